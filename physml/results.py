@@ -23,7 +23,7 @@ from physml.queue.requested import RequestedRuns, RunOptions
 from physml.records import record
 from physml.records.costs import core_hours
 from physml.records.export import ADHOC
-from physml.records.schema import Record
+from physml.records.schema import Record, scores_of
 from physml.report.outcome import outcome_of
 from physml.report.stats.summary import Published, Summary
 from physml.report.table import collect
@@ -208,29 +208,27 @@ def _recorded(name: str, *, ranks: bool = True) -> collect.Table:
 
 
 def _cells(made: collect.Table) -> Iterator[Cell]:
-    spec, found = made.spec, iter(made.cells)
-    for row in spec.rows:
-        for column in spec.columns:
-            result, experiment = next(found), spec.cell(row, column).experiment
-            yield Cell(
-                table=spec.id,
-                row=row.label,
-                column=column.key,
-                experiment=shown(experiment) if experiment else None,
-                metric=column.metric,
-                unit=column.unit,
-                better=column.better,
-                protocol=column.protocol,
-                printed=result.published,
-                ours=result.summary,
-                outcome=outcome_of(result.state).name,
-                words=str(result.state),
-                settings=str(result.settings) if result.settings else None,
-                runs=result.done,
-                wanted=result.wanted,
-                parameters=result.params_ours,
-                core_hours=result.core_hours,
-            )
+    for one in made.ones:
+        column, result = one.column, one.result
+        yield Cell(
+            table=made.spec.id,
+            row=one.row.label,
+            column=column.key,
+            experiment=shown(one.cell.experiment) if one.cell.experiment else None,
+            metric=column.metric,
+            unit=column.unit,
+            better=column.better,
+            protocol=column.protocol,
+            printed=result.published,
+            ours=result.summary,
+            outcome=outcome_of(result.state).name,
+            words=str(result.state),
+            settings=str(result.settings) if result.settings else None,
+            runs=result.done,
+            wanted=result.wanted,
+            parameters=result.params_ours,
+            core_hours=result.core_hours,
+        )
 
 
 def _folders() -> list[str]:
@@ -241,7 +239,6 @@ def _folders() -> list[str]:
 
 
 def _run(made: Record) -> Run:
-    best = made["metrics"]["best"] or {}
     cost: Mapping[str, Any] = made.get("cost") or {}
     return Run(
         experiment=made["experiment"],
@@ -250,7 +247,7 @@ def _run(made: Record) -> Run:
         seed=made["seed"],
         status=made["status"],
         reason=made.get("reason"),
-        scores={f"{part}/{name}": value for part, of_part in best.items() for name, value in of_part.items()},
+        scores=scores_of(made),
         parameters=made.get("n_parameters"),
         cost={key: value for key, value in cost.items() if value is not None},
         core_hours=core_hours(made),

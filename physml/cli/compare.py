@@ -23,13 +23,7 @@ def add(commands: Any) -> None:
     compare.add_argument("--table", metavar="ID", help="the table whose rows A and B are: lem-4")
     compare.add_argument("--paper", default="lem", help="the paper that a bare number belongs to")
     compare.add_argument("--column", metavar="KEY", help="one column of the table; default: all")
-    compare.add_argument(
-        "--row",
-        action="append",
-        default=[],
-        metavar="label=L,experiment=FILE",
-        help="an extra row of the table, as for physml table",
-    )
+    add_options(compare, ("--row",))
     compare.add_argument(
         "--metric", metavar="test/NAME", help="of two experiments; default: each that both have on test data"
     )
@@ -61,8 +55,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _of_table(options: argparse.Namespace) -> "Rows":
-    from physml.listing.rows import experiments_of_rows, row_named, rows_of_table
-    from physml.queue.requested import RequestedRuns, RunOptions
+    from physml.listing.rows import rows_of_table
     from physml.report.table.spec import find_table, load_table
     from physml.report.table.typed import parse_row, with_rows
 
@@ -70,14 +63,8 @@ def _of_table(options: argparse.Namespace) -> "Rows":
         raise ConfigError("--metric and --better are for two experiments: a table's columns say both.")
     spec = load_table(find_table(options.table, options.paper))
     spec = with_rows(spec, map(parse_row, options.row)) if options.row else spec
-    rows = (row_named(spec, options.first), row_named(spec, options.second))
-    columns = _columns(spec, options.column)
-    wanted = experiments_of_rows(spec, rows, columns)
-    requested = RequestedRuns([(e, 0, 0) for e in wanted], RunOptions(), spec.id)
-    if requested.broken:
-        raise ConfigError("; ".join(f"{e}: {reason}" for e, reason in requested.broken.items()))
     hint = f"Train what is missing with physml table {options.table}, or choose other rows."
-    return rows_of_table(spec, rows, columns, requested, hint)
+    return rows_of_table(spec, (options.first, options.second), _columns(spec, options.column), hint)
 
 
 def _columns(spec: "TableSpec", key: str | None) -> "list[Column]":

@@ -180,7 +180,7 @@ def _files(made: dict[str, Any], path: Path) -> list[str]:
     if made.get("profile"):
         lines.append(f"  profile: {display_path(work_root() / made['profile'])}; the trace lies beside it")
     offline = map(display_path, sorted(work.glob("wandb/offline-run-*")))
-    return [*lines, *(f"  W&B, offline: {folder}; physml track sync sends it" for folder in offline)]
+    return [*lines, *(f"  W&B, offline: {folder}; wandb sync sends it" for folder in offline)]
 
 
 def _work_folder(record: Path) -> Path:

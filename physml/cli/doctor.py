@@ -13,7 +13,6 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,9 +21,19 @@ from typing import Any, Literal
 
 import physml
 from physml.base.errors import to_install, working
-from physml.base.git import asked
-from physml.base.paths import CONF, CONSTRAINTS, INSTALLED, PACKAGE, ROOT, own_conf, results_root, work_root
+from physml.base.paths import (
+    CONF,
+    CONSTRAINTS,
+    INSTALLED,
+    PACKAGE,
+    ROOT,
+    cache_root,
+    own_conf,
+    results_root,
+    work_root,
+)
 from physml.cli.console import Line, aligned
+from physml.records import provenance
 
 State = Literal["ok", "note", "missing"]
 LITTLE_DISK = 2 * 2**30  # bytes; checkpoints and generated data of a table fit in it
@@ -108,34 +117,24 @@ def _shared(options: argparse.Namespace) -> int:
 def _code() -> Iterator[Row]:
     yield Row("version", physml.__version__)
     yield Row("folder", str(PACKAGE if INSTALLED else ROOT))
-    n_configs = len(list(CONF.rglob("*.yaml")))
-    if (CONF / "run.yaml").is_file():
-        yield Row("configs", f"{n_configs} in {CONF}")
-        if own := own_conf():
-            n_configs = len(list(own.rglob("*.yaml")))
-            hint = "" if n_configs else "PHYSML_CONF must name a folder with study, table and so on."
-            yield Row("own configs", f"{n_configs} in {own}", "ok" if n_configs else "missing", hint)
-    else:
+    if not (CONF / "run.yaml").is_file():
         yield Row("configs", f"{CONF / 'run.yaml'} is not there", "missing", f"To mend it: {MEND}")
-    if INSTALLED:
-        yield Row("commit", "none: installed, not a clone", hint="Records name the version.")
-        return
-    if not shutil.which("git"):
-        yield Row("git", "not found", "note", "Records then name no commit. On Debian: apt install git")
-        return
-    commit = asked(ROOT, "rev-parse", "HEAD")
-    if not commit:
-        yield Row("git", "the folder is not a clone", "note", "Records then name no commit.")
-        return
-    changed = asked(ROOT, "status", "--porcelain")
-    if changed is None:
-        say = "Records then say so: dirty is null."
-        yield Row("commit", f"{commit[:10]}; git status gives no answer", "note", say)
-    elif changed:
-        say = "Records of such code are marked."
-        yield Row("commit", f"{commit[:10]}, {len(changed.splitlines())} files changed since", "note", say)
+    for name, folder in (("configs", CONF), ("own configs", own_conf())):
+        if folder is not None:
+            n = len(list(folder.rglob("*.yaml")))
+            hint = "" if n else "PHYSML_CONF must name a folder with study, table and so on."
+            yield Row(name, f"{n} in {folder}", "ok" if n else "missing", hint)
+    code = provenance.code()
+    if code["commit"] is None:
+        about = "installed, not a clone" if INSTALLED else "no clone, or no git"
+        yield Row(
+            "commit", f"none: {about}", "ok" if INSTALLED else "note", "Records name the version alone."
+        )
     else:
-        yield Row("commit", f"{commit[:10]}, nothing changed since")
+        words = {True: "changed since", False: "nothing changed since", None: "git status gives no answer"}
+        state: State = "ok" if code["dirty"] is False else "note"
+        hint = "" if state == "ok" else "Records say so."
+        yield Row("commit", f"{code['commit'][:10]}, {words[code['dirty']]}", state, hint)
 
 
 def _python() -> Iterator[Row]:
@@ -198,37 +197,24 @@ def _torch() -> Iterator[Row]:
     threads = os.environ.get("OMP_NUM_THREADS")
     source = f"OMP_NUM_THREADS={threads}" if threads else "OMP_NUM_THREADS is not set"
     yield Row("threads", f"{torch.get_num_threads()} per process; {source}")
-    if torch.cuda.is_available():
-        for i in range(torch.cuda.device_count()):
-            about = torch.cuda.get_device_properties(i)
-            memory = f"{about.total_memory / 2**30:.0f} GiB"
-            yield Row(f"cuda:{i}", f"{about.name}, {memory}, capability {about.major}.{about.minor}")
-    else:
+    for i in range(torch.cuda.device_count()):
+        about = torch.cuda.get_device_properties(i)
+        memory = f"{about.total_memory / 2**30:.0f} GiB"
+        yield Row(f"cuda:{i}", f"{about.name}, {memory}, capability {about.major}.{about.minor}")
+    if not torch.cuda.is_available():
         built = torch.version.cuda
         say = f"none found; torch is built for CUDA {built}" if built else "none; this torch is CPU-only"
         yield Row("cuda", say, "note", "Not needed; a GPU needs NVIDIA's driver." if built else "")
     for name in ("torchvision", "torchaudio"):  # both break beside a torch they were not built for
         if importlib.util.find_spec(name) and working(name) is None:
-            yield Row(
-                name, f"does not work with torch {torch.__version__}", "note", "Not needed: we do without."
-            )
-
-
-def _compilers() -> Iterator[Row]:
-    found = False
-    for name in ("cc", "gcc", "clang", "nvcc"):
-        if path := shutil.which(name):
-            found = found or name != "nvcc"
-            yield Row(name, f"{_output(name, '--version').partition(chr(10))[0] or 'does not run'} ({path})")
-    if not found:
-        yield Row("C", "none found", "note", "Not needed: everything runs in plain torch then.")
+            say = f"does not work with torch {torch.__version__}"
+            yield Row(name, say, "note", "Not needed: we do without.")
 
 
 def _backends() -> Iterator[Row]:
-    """Rows on the backends of the recurrences, tried on LEM: a compiler that is installed may still fail."""
+    """Backends of the recurrences, tried on LEM: a compiler that is installed may still fail."""
     import torch
 
-    from physml.base.paths import cache_root
     from physml.ops import lem
 
     u, y, V, b = torch.zeros(1, 1, 1), torch.zeros(1, 1), torch.zeros(4, 1), torch.zeros(4)
@@ -241,94 +227,50 @@ def _backends() -> Iterator[Row]:
         elif reason := lem.OP.refusal(name, tuple(x.to(device) for x in tensors)):
             yield Row(name, reason, "note", hints[name])
         else:
-            where = (
-                f"compiled at first use, kept in {cache_root() / 'native'}" if name == "native" else "works"
-            )
-            yield Row(name, where)
+            yield Row(name, f"compiled at first use, kept in {cache_root()}")
 
 
 def _data() -> Iterator[Row]:
     """Data sets are told by the names of their files; `physml data check` would read them."""
-    from physml.data.datasets import dataset_names, upstream
-    from physml.data.locate import find, missing
-    from physml.data.store import Store  # here, for it imports numpy, which may be what is broken
+    from physml.data import catalogue  # here, for it imports numpy, which may be what is broken
+    from physml.data.store import Store
 
     store = Store.from_env()
     if store.data is None:
         yield Row("PHYSML_DATA", "not set", "note", "Only downloaded data need it.")
     elif not store.data.is_dir():
-        yield Row(
-            "PHYSML_DATA", f"{store.data} is not a folder", "missing", "Make it, or unset the variable."
-        )
+        say = f"{store.data} is not a folder"
+        yield Row("PHYSML_DATA", say, "missing", "Make it, or unset the variable.")
     else:
-        yield Row("PHYSML_DATA", f"{store.data}: {_content(store.data)}")
-    names = dataset_names()
-    here = [
-        name
-        for name in names
-        if not missing(upstream(name), store) and any(find(file, store) for file in upstream(name).files)
-    ]
-    value = f"{len(here)} of {len(names)} at hand" + (f": {', '.join(here)}" if here else "")
-    yield Row("data sets", value, hint="" if here else "What there is: physml data list")
-    chosen = "" if os.environ.get("PHYSML_CACHE") else " (PHYSML_CACHE is not set)"
-    content = _content(store.cache) if store.cache.is_dir() else "empty; data are generated when first wanted"
-    yield Row("cache", f"{store.cache}{chosen}: {content}")
-
-
-def _content(folder: Path) -> str:
-    files = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock"]
-    return f"{len(files)} files, {_size(sum(path.stat().st_size for path in files))}"
+        yield Row("PHYSML_DATA", str(store.data))
+    yield Row("data sets", next(iter(catalogue.summary(catalogue.choose(()), store)), "all at hand"))
 
 
 def _disk() -> Iterator[Row]:
-    from physml.data.store import Store
-
-    for name, folder in {
-        "results": results_root(),
-        "work": work_root(),
-        "cache": Store.from_env().cache,
-    }.items():
+    for name, folder in {"results": results_root(), "work": work_root(), "cache": cache_root()}.items():
         base = next(path for path in (folder, *folder.parents) if path.exists())
         free = shutil.disk_usage(base).free
         if not os.access(base, os.W_OK):
             hint = "Choose another folder: PHYSML_RESULTS, PHYSML_RUNS and PHYSML_CACHE move them."
             yield Row(name, f"{folder} cannot be written", "missing", hint)
-        elif free < LITTLE_DISK:
-            yield Row(name, f"{_size(free)} free at {folder}", "note", "That is little: runs may fail.")
         else:
-            yield Row(name, f"{_size(free)} free at {folder}")
+            little = free < LITTLE_DISK
+            hint = "That is little: runs may fail." if little else ""
+            yield Row(name, f"{free / 2**30:.1f} GiB free at {folder}", "note" if little else "ok", hint)
 
 
 def _tracker() -> Iterator[Row]:
     """The mode of a run's tracker, without the client of W&B: it is slow to import, and may ask."""
     from physml.run.trackers.wandb import mode_of
 
-    name = "W&B"
     mode = mode_of("auto")
     if os.environ.get("WANDB_MODE") == mode:
-        yield Row(name, f"{mode}: WANDB_MODE says so")
+        yield Row("W&B", f"{mode}: WANDB_MODE says so")
     elif mode == "online":
-        yield Row(name, "online: you are logged in")
+        yield Row("W&B", "online: you are logged in")
     else:
         hint = "No account is needed. To log in: wandb login"
-        yield Row(name, "later, by `physml track sync`: not logged in", hint=hint)
-
-
-def _output(*command: str) -> str:
-    """The output of a program; empty if it fails or takes longer than ten seconds."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, stdin=subprocess.DEVNULL)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
-
-
-def _size(n: float) -> str:
-    for unit, digits in {"B": 0, "KiB": 0, "MiB": 1}.items():
-        if n < 1024:
-            return f"{n:.{digits}f} {unit}"
-        n /= 1024
-    return f"{n:.1f} GiB"
+        yield Row("W&B", "later, by `physml track sync`: not logged in", hint=hint)
 
 
 def _short(error: Exception) -> str:
@@ -340,7 +282,6 @@ CHECKS: dict[str, Callable[[], Iterator[Row]]] = {
     "Python": _python,
     "packages": _packages,
     "devices": _torch,
-    "compilers": _compilers,
     "backends": _backends,
     "data": _data,
     "disk": _disk,

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from physml.base.paths import display_path
+from physml.cli.options import add_options
 
 DESCRIPTION = """Writes the network of a run that kept its weights (runtime.save_model=true) into a folder:
 safetensors: the weights, for physml.load
@@ -31,9 +32,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--lengths", action="store_true", help="the graph takes the true lengths of padded sequences too"
     )
-    parser.add_argument(
-        "--plugin", action="append", default=[], metavar="FILE", help="a file of your own that the run used"
-    )
+    add_options(parser, ("--plugin",))
     parser.add_argument("--force", action="store_true", help="write into a folder that has files")
     parser.set_defaults(command=_run)
 

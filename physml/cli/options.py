@@ -89,11 +89,7 @@ def results_folder(kind: str, smoke: bool) -> Iterator[Path]:
 
 
 def _jobs(text: str) -> int | None:
-    if text == "auto":
-        return None
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on; got {text!r}")
-    return int(text)
+    return None if text == "auto" else count(text)
 
 
 def count(text: str) -> int:
@@ -158,6 +154,18 @@ PUBLISHED = tuple(OPTIONS)  # of tables and figures
 VIEW = ("--long", "--rules")
 CONFIGS = ("--config-dir",)
 OPTIONS |= {
+    "--row": {
+        "action": "append",
+        "default": [],
+        "metavar": "label=L,experiment=FILE",
+        "help": "an extra row, or label=L,COLUMN=FILE,...; with its own seeds=0-4; only such are trained",
+    },
+    "--plugin": {
+        "action": "append",
+        "default": [],
+        "metavar": "FILE",
+        "help": "a file of your own that the run used",
+    },
     "--long": {"action": "store_true", "help": "all columns, comparisons, references, reasons and notes"},
     "--rules": {"action": "store_true", "help": "how the verdicts are made"},
     "--config-dir": {

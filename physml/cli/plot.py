@@ -82,13 +82,14 @@ def _groups(names: list[str], seeds: tuple[int, ...] | None) -> "dict[str, list[
 def _named(name: str) -> "list[Record]":
     """The records that a name means: one file, or those of experiments with their settings of today."""
     from physml.records import record
+    from physml.run.named import identity_of
 
     if name.endswith(".json"):
         return [{**record.read(Path(name)), "path": name}]
     found = []
     for folder in _folders(name):
         records = record.records(folder)
-        identity = _identity(folder)
+        identity = identity_of(folder)
         now = [one for one in records if one["identity"] == identity]
         found += now or records
     return found
@@ -115,14 +116,3 @@ def _folders(name: str) -> list[str]:
     if not found:
         raise ConfigError(f"there are no runs of {name}. {suggest(name, sorted(there))}")
     return found
-
-
-def _identity(experiment: str) -> str | None:
-    """Identity of an experiment with its present settings; None if no study has this experiment."""
-    from physml.config import studies
-    from physml.config.compose import compose
-    from physml.config.identity import identity
-
-    if not studies.is_name(experiment):
-        return None
-    return identity(compose([f"experiment={experiment}"]).config)

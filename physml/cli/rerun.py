@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from physml.base.paths import display_path
-from physml.cli.options import OPTIONS, count
+from physml.cli.options import add_options, count
 
 if TYPE_CHECKING:
     from physml.records.schema import Record
@@ -26,10 +26,7 @@ def add(commands: Any) -> None:
     rerun.add_argument("--seed", type=int, default=0, help="of an experiment's runs; default: 0")
     rerun.add_argument("--split", type=int, default=0, help="of an experiment's runs; default: 0")
     rerun.add_argument("--plan", action="store_true", help="show what it would train and cost, and stop")
-    rerun.add_argument(
-        "--plugin", action="append", default=[], metavar="FILE", help="a file of your own that the run used"
-    )
-    rerun.add_argument("--device", **OPTIONS["--device"])
+    add_options(rerun, ("--plugin", "--device"))
     rerun.add_argument("--backend", choices=BACKENDS, help="another one than the run preferred")
     rerun.add_argument("--threads", type=count, metavar="N", help="another number than the run had")
     rerun.set_defaults(command=_run)

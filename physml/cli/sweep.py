@@ -18,12 +18,7 @@ WORDS = {0: "finished", 75: "stopped, start again to go on"}
 
 
 class Sweep:
-    """Runs by the typed settings in which they differ.
-
-    Args:
-        labels: The runs.
-        typed: The overrides of each.
-    """
+    """Runs by the typed settings, the overrides of each, in which they differ."""
 
     def __init__(self, labels: Sequence[str], typed: Sequence[Sequence[str]]) -> None:
         last = [{text.partition("=")[0].lstrip("+"): text for text in texts} for texts in typed]

@@ -4,13 +4,12 @@ import argparse
 import dataclasses
 import gc
 import os
-import sys
 import textwrap
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from physml.base.errors import ConfigError, InputError
+from physml.base.errors import ConfigError
 from physml.base.paths import display_path
 from physml.cli.console import print_document
 from physml.cli.options import (
@@ -27,7 +26,7 @@ from physml.cli.options import (
 if TYPE_CHECKING:
     from physml.queue.requested import RequestedRuns
     from physml.report.table.collect import Table
-    from physml.report.table.spec import Row, TableSpec
+    from physml.report.table.spec import TableSpec
     from physml.report.text.document import Document
 
 
@@ -39,16 +38,7 @@ def add(commands: Any) -> None:
         "ids", nargs="*", metavar="ID", help="lem-4, 4 (with --paper), thesis-5.4, ./mine.yaml"
     )
     table.add_argument("--all", action="store_true", help="every table with its state, nothing is trained")
-    table.add_argument(
-        "--row",
-        action="append",
-        default=[],
-        metavar="label=L,experiment=FILE",
-        help="an extra row, or label=L,COLUMN=FILE,...; with its own seeds=0-4; only such rows are trained",
-    )
-    table.add_argument(
-        "--compare", metavar="LABEL", help="after the table: each --row against this row, by equal runs"
-    )
+    add_options(table, ("--row",))
     table.add_argument(
         "--yours", action="append", default=[], metavar="RECORD", help="a record on its own line"
     )
@@ -113,7 +103,6 @@ def _results(path: Path, options: argparse.Namespace) -> int:
     from physml.report.view.text import document
 
     spec = _with_options(load_table(path), options)
-    opponents = _opponents(spec, options)
     extra = [(row, spec.cell(row, column)) for row in spec.rows if row.extra for column in spec.columns]
     own = {cell.experiment: row.label for row, cell in extra if cell.experiment}
     requested = RequestedRuns(spec.runs, run_options(options), spec.id, only=own or None)
@@ -131,7 +120,7 @@ def _results(path: Path, options: argparse.Namespace) -> int:
     made = collect(spec, requested.identities, records, running, yours=yours, blocked=blocked)
     if options.latex:
         _latex(made, options)
-        return max(code, _compare(spec, requested, opponents, options))
+        return code
     print_document(document(made), long=options.long, rules=options.rules)
     # The reader's own rows and runs are written only where PHYSML_RESULTS says.
     own_lines = options.yours or options.row or options.seeds
@@ -139,7 +128,6 @@ def _results(path: Path, options: argparse.Namespace) -> int:
         _write(document(recorded(spec, requested.identities, records)), options)
     if options.html is not None:
         _write_page(spec, requested, options)
-    code = max(code, _compare(spec, requested, opponents, options))
     if options.smoke:
         print(_smoke_end(spec, {r["experiment"] for r in records if r["status"] == "finished"}))
     return code
@@ -153,53 +141,6 @@ def _smoke_end(spec: "TableSpec", finished: set[str]) -> str:
     if failed:
         return f"{len(trained)} rows, {len(failed)} without a finished run: {', '.join(failed)}"
     return f"ok: {len(trained)} rows, 0 failed"
-
-
-def _opponents(spec: "TableSpec", options: argparse.Namespace) -> "list[tuple[Row, Row]]":
-    """Each extra row with the row of --compare, before anything is trained."""
-    from physml.listing.rows import row_named
-
-    if options.compare is None:
-        return []
-    if not options.row:
-        raise ConfigError(
-            "--compare needs a row of yours: --row label=Mine,experiment=./mine.yaml:ROW. Two rows of the "
-            f"table: physml compare A B --table {spec.id}."
-        )
-    if options.latex == "-":
-        raise ConfigError(
-            "--latex - prints a table and nothing else. With --compare, write it: --latex FILE."
-        )
-    other = row_named(spec, options.compare)
-    if other.extra:
-        raise ConfigError(f"--compare names a row of {spec.id}; {other.label} is an extra row itself.")
-    return [(row, other) for row in spec.rows if row.extra]
-
-
-def _compare(
-    spec: "TableSpec",
-    requested: "RequestedRuns",
-    opponents: "list[tuple[Row, Row]]",
-    options: argparse.Namespace,
-) -> int:
-    """Prints the comparisons; exit code 2 where one cannot be made."""
-    from physml.listing.rows import rows_of_table
-    from physml.report.compare.text import document
-
-    hint = f"Train what is missing with physml table {spec.id}, or give the rows equal seeds."
-    code = 0
-    for pair in opponents:
-        try:
-            rows = rows_of_table(spec, pair, spec.columns, requested, hint)
-        except InputError as error:
-            print(f"error: {pair[0].label} against {pair[1].label}: {error}", file=sys.stderr)
-            code = 2
-            continue
-        if options.smoke:
-            rows = dataclasses.replace(rows, facts=(f"{SMOKE}.", *rows.facts))
-        print()
-        print_document(document(rows), long=options.long, rules=options.rules)
-    return code
 
 
 def _write_page(spec: "TableSpec", requested: "RequestedRuns", options: argparse.Namespace) -> None:
@@ -245,10 +186,8 @@ def _settings(path: Path, options: argparse.Namespace) -> int:
     spec = load_settings(path)
     if options.latex:
         raise ConfigError(f"--latex is for tables of results; {spec.id} is a table of settings.")
-    if options.seeds or options.row or options.yours or options.compare:
-        raise ConfigError(
-            f"{spec.id} is a table of settings: it has no runs for --seeds, --row, --yours or --compare."
-        )
+    if options.seeds or options.row or options.yours:
+        raise ConfigError(f"{spec.id} is a table of settings: it has no runs for --seeds, --row or --yours.")
     if options.html is not None:
         raise ConfigError(f"{spec.id} is a table of settings: its page is part of physml site.")
     if options.plan:

@@ -32,21 +32,19 @@ _NAME = re.compile(r"(\w+/\w+)-(\w[\w.-]*)", re.ASCII)
 
 @dataclass(frozen=True)
 class Found:
-    """The best trial of a row's search. The last two are of files that earlier versions wrote."""
+    """The best trial of a row's search."""
 
     trial: int
     search: str  # the file of all trials
     set: dict[str, Any]  # config key -> value
-    drawn: int | None = None  # all trials
-    trials: int | None = None  # those that gave a number
-    seeds: int | None = None  # runs whose mean has decided
-    note: str | None = None
-    stages: list[str] | None = None
+    drawn: int  # all trials
+    trials: int  # those that gave a number
+    seeds: int  # runs whose mean has decided
 
     @property
     def facts(self) -> dict[str, Any]:
         """All that is known but the settings, for the provenance of the row and for its file."""
-        return {key: value for key, value in vars(self).items() if key != "set" and value is not None}
+        return {key: value for key, value in vars(self).items() if key != "set"}
 
 
 @dataclass(frozen=True, kw_only=True)

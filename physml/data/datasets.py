@@ -93,7 +93,8 @@ class Statistic:
     """Known facts of an array that the reader returns, whatever file it comes from; null: not known.
 
     shape: its sizes. counts: how often each value stands in it. low, high: bounds of its values. mean, sd:
-    over all values. first: its first values. These three to the digits written. source: where that was read.
+    over all values. first: its first values. homophily: of edges, the share that join equal labels `y`. The
+    last four hold to the digits that are written. source: where that was read.
     """
 
     source: str
@@ -104,6 +105,7 @@ class Statistic:
     mean: float | None = None
     sd: float | None = None
     first: tuple[float, ...] | None = None
+    homophily: float | None = None
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from physml.config.conf_files import YAML, is_path
 from physml.config.load import read_yaml
 from physml.queue.requested import RequestedRuns, RunOptions
 from physml.records import record
-from physml.records.export import ADHOC, adhoc_folders
 from physml.records.schema import Record
 from physml.report.compare.rows import Side
 from physml.report.compare.text import Rows, compared
 from physml.report.table.runs import Runs
 from physml.report.table.spec import Cell, Column, Row, TableSpec
+from physml.run.named import folder_named
 
 TELLING = ("graph", "length", "name", "dataset")  # arguments that make another task of one class
 
@@ -24,7 +24,7 @@ TELLING = ("graph", "length", "name", "dataset")  # arguments that make another 
 # --- rows of a table
 
 
-def row_named(spec: TableSpec, label: str) -> Row:
+def _row_named(spec: TableSpec, label: str) -> Row:
     """ConfigError for a label that no row has, with near ones."""
     for row in spec.rows:
         if row.label == label:
@@ -35,31 +35,16 @@ def row_named(spec: TableSpec, label: str) -> Row:
     )
 
 
-def experiments_of_rows(spec: TableSpec, rows: Iterable[Row], columns: Iterable[Column]) -> list[str]:
-    """The experiments behind the cells of some rows."""
-    columns = list(columns)
-    cells = [spec.cell(row, column) for row in rows for column in columns]
-    return list(dict.fromkeys(cell.experiment for cell in cells if cell.experiment))
-
-
-def rows_of_table(
-    spec: TableSpec,
-    rows: tuple[Row, Row],
-    columns: Sequence[Column],
-    requested: RequestedRuns,
-    hint: str,
-) -> Rows:
-    """Two rows of a table, compared by their finished runs.
-
-    Args:
-        requested: Has the experiments of both rows.
-        hint: What to do where nothing can be compared.
-
-    Raises:
-        InputError: Both are one row, or they share no run.
-    """
-    if rows[0] is rows[1]:
-        raise InputError(f"a comparison needs two rows; both are {rows[0].label}.")
+def rows_of_table(spec: TableSpec, labels: tuple[str, str], columns: Sequence[Column], hint: str) -> Rows:
+    """Two rows of a table, compared by their runs. hint: what to do where nothing can be compared."""
+    first, second = (_row_named(spec, label) for label in labels)
+    if first is second:
+        raise InputError(f"a comparison needs two rows; both are {first.label}.")
+    cells = {column.key: (spec.cell(first, column), spec.cell(second, column)) for column in columns}
+    wanted = dict.fromkeys(cell.experiment for pair in cells.values() for cell in pair if cell.experiment)
+    requested = RequestedRuns([(e, 0, 0) for e in wanted], RunOptions(), spec.id)
+    if requested.broken:
+        raise ConfigError("; ".join(f"{e}: {reason}" for e, reason in requested.broken.items()))
     records = requested.records()
 
     def side(row: Row, cell: Cell) -> Side:
@@ -67,8 +52,7 @@ def rows_of_table(
         identity = requested.identities.get(name)
         return Side(row.label, Runs.find(name, identity, records, spec.places_of(name)))
 
-    cells = {column.key: (spec.cell(rows[0], column), spec.cell(rows[1], column)) for column in columns}
-    sides = {key: (side(rows[0], cell), side(rows[1], other)) for key, (cell, other) in cells.items()}
+    sides = {key: (side(first, cell), side(second, other)) for key, (cell, other) in cells.items()}
     return compared(spec.id, columns, sides, cells, spec.spread, hint)
 
 
@@ -76,12 +60,7 @@ def rows_of_table(
 
 
 def both(first: str, second: str) -> tuple[Side, Side]:
-    """The runs of two names, of the same task.
-
-    Raises:
-        ConfigError: A name that nothing has, with near names; or one of several settings.
-        InputError: Both mean the same runs or one setting, or runs of different tasks.
-    """
+    """The runs of two names, of the same task, but of two settings."""
     sides = side_of(first), side_of(second)
     of = [(side.runs.experiment, side.runs.identity) for side in sides]
     if of[0] == of[1]:
@@ -104,8 +83,10 @@ def side_of(name: str) -> Side:
     if name.endswith(".json"):
         chosen = record.read(Path(name))
         beside = [record.read(path) for path in record.run_paths(Path(name).parent)]
-        return Side(_labelled(chosen), _runs(chosen["experiment"], chosen["identity"], beside))
-    _refuse_table(name)
+        label = f"{chosen['experiment']} {chosen['identity']}"
+        return Side(label, _runs(chosen["experiment"], chosen["identity"], beside))
+    if name.endswith(YAML) and (path := expanded(name)).is_file() and "columns" in read_yaml(path):
+        raise ConfigError(f"{name} is a table. Compare two of its rows: physml compare A B --table {name}.")
     if is_path(name) or studies.is_name(name):
         requested = RequestedRuns([(name, 0, 0)], RunOptions(), name)
         if name in requested.broken:
@@ -114,17 +95,8 @@ def side_of(name: str) -> Side:
     return _of_folder(name)
 
 
-def _refuse_table(name: str) -> None:
-    """ConfigError for the file of a table: its rows are compared by their labels."""
-    if name.endswith(YAML) and (path := expanded(name)).is_file() and "columns" in read_yaml(path):
-        raise ConfigError(f"{name} is a table. Compare two of its rows: physml compare A B --table {name}.")
-
-
 def _of_folder(name: str) -> Side:
-    known = [*studies.names(), *adhoc_folders()]
-    folder = next((option for option in (name, f"{ADHOC}/{name}") if option in known), None)
-    if folder is None:
-        raise ConfigError(f"there is no experiment {name}. {suggest(name, known)}")
+    folder = folder_named(name, f"there is no experiment {name}.")
     records = record.records(folder)
     settings = {run["identity"]: run for run in records}
     if len(settings) > 1:
@@ -139,10 +111,6 @@ def _of_folder(name: str) -> Side:
 def _runs(experiment: str, identity: str | None, records: Iterable[Record]) -> Runs:
     records = list(records)
     return Runs.find(experiment, identity, records, {(run["split"], run["seed"]) for run in records})
-
-
-def _labelled(chosen: Record) -> str:
-    return f"{chosen['experiment']} {chosen['identity']}"
 
 
 def _task(runs: Runs) -> str | None:

@@ -44,7 +44,7 @@ class Place:
     seed: int
 
     def __post_init__(self) -> None:
-        if self.relative.is_absolute() or ".." in self.relative.parts:
+        if self.folder.startswith("/") or ".." in f"{self.folder}/{self.stem}".split("/"):
             raise InputError(f"a run has no place outside of the folder of runs: {self.relative}.")
 
     @property
@@ -69,11 +69,11 @@ def read(path: Path) -> Record:
         raise RecordError(
             f"{place_of(path)} has schema {version}; this physml reads up to {SCHEMA}. Update physml."
         )
-    record, sound = content, schema.NONE
-    if version == SCHEMA:
-        record, sound = _joined(path, content, pack)
-    elif version is not None:
-        record = schema.upgraded(content)
+    if isinstance(version, int) and version < SCHEMA:
+        raise RecordError(
+            f"{place_of(path)} has schema {version}, which is no longer read. Move it away and run again."
+        )
+    record, sound = (content, schema.NONE) if version is None else _joined(path, content, pack)
     if (fault := schema.problem(record, sound)) is not None:
         raise _foreign(path, fault)
     return cast(Record, record)

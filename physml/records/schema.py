@@ -1,4 +1,4 @@
-"""The schema of a record: keys and types, the check of a file's content, the step from the older schema."""
+"""The schema of a record: keys and types, and the check of a file's content."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
@@ -104,6 +104,12 @@ class Record(TypedDict, total=False):
     hashed: dict[str, Any]
     config: Required[dict[str, Any]]
     path: str  # of the run's file; not written
+
+
+def scores_of(record: Record) -> Scores:
+    """The scores with the selected weights, by part and name: `test/rmse`."""
+    best = (record.get("metrics") or {}).get("best") or {}
+    return {f"{part}/{name}": value for part, scores in best.items() for name, value in scores.items()}
 
 
 # What all runs of a setting have in common: written once, to the file of the setting. Of `config` all but the
@@ -269,9 +275,3 @@ def data_of(facts: Mapping[str, Any]) -> dict[str, Any]:
     ]
     rest = {key: value for key, value in facts.items() if key not in ("sha256", "verified")}
     return rest | ({"files": listed} if listed else {})
-
-
-def upgraded(content: dict[str, Any]) -> dict[str, Any]:
-    """A record of schema 1, which was one file, as one of schema 2."""
-    data = content.get("data")
-    return {**content, "schema": SCHEMA} | ({"data": data_of(data)} if isinstance(data, dict) else {})

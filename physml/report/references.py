@@ -17,26 +17,17 @@ _TEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#"}
 
 @dataclass(frozen=True)
 class Reference:
-    """A publication.
+    """A publication."""
 
-    Args:
-        type: Type of the entry in BibTeX.
-        author: Family name, given names.
-        venue: Conference, journal or institution.
-        papers: Keys of tables, as lem of lem-4.
-        models: Files of conf/model; * stands for any text.
-        datasets: Files of conf/dataset, likewise.
-    """
-
-    type: Literal["inproceedings", "article", "techreport"]
-    author: tuple[str, ...]
+    type: Literal["inproceedings", "article", "techreport"]  # type of the entry in BibTeX
+    author: tuple[str, ...]  # family name, given names
     title: str
-    venue: str
+    venue: str  # conference, journal or institution
     year: int
     url: str
-    papers: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
-    datasets: tuple[str, ...] = ()
+    papers: tuple[str, ...] = ()  # keys of tables, as lem of lem-4
+    models: tuple[str, ...] = ()  # files of conf/model; * stands for any text
+    datasets: tuple[str, ...] = ()  # files of conf/dataset, likewise
 
     def of(self, kind: Literal["papers", "models", "datasets"], names: Iterable[str]) -> bool:
         return any(fnmatchcase(name, pattern) for name in names for pattern in getattr(self, kind))

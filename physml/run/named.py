@@ -43,9 +43,8 @@ def run_of(name: str, split: int, seed: int) -> Record:
         return made
     folder = _folder(name)
     every = record.records(folder)
-    today = identity(compose([f"experiment={folder}"]).config) if studies.is_name(folder) else None
     settings = {one["identity"] for one in every}
-    chosen = {today} & settings or settings
+    chosen = {identity_of(folder)} & settings or settings
     found = [
         one for one in every if (one["split"], one["seed"]) == (split, seed) and one["identity"] in chosen
     ]
@@ -70,14 +69,24 @@ def _of_file(name: str) -> Record | None:
 
 
 def _folder(name: str) -> str:
+    hint = "Name one by the path of its record or its place below results/runs."
+    return folder_named(name, f"there is no run {name}. {hint}")
+
+
+def folder_named(name: str, wrong: str) -> str:
+    """The folder of an experiment below results/runs, or in adhoc/. ConfigError `wrong`, with near names."""
     known = [*studies.names(), *adhoc_folders()]
     folder = next((option for option in (name, f"{ADHOC}/{name}") if option in known), None)
     if folder is None:
-        raise ConfigError(
-            f"there is no run {name}. Name one by the path of its record or its place below results/runs. "
-            f"{suggest(name, known)}"
-        )
+        raise ConfigError(f"{wrong} {suggest(name, known)}")
     return folder
+
+
+def identity_of(experiment: str) -> str | None:
+    """Identity of an experiment with its present settings; None if no study has this experiment."""
+    if not studies.is_name(experiment):
+        return None
+    return identity(compose([f"experiment={experiment}"]).config)
 
 
 def _with_weights(folder: str) -> Record:

@@ -34,15 +34,10 @@ class Built:
 
 
 def build(out: Path, base: str | None = None, *, api: bool = False) -> Built:
-    """The whole site into a folder: beside it first, and then in its place.
+    """The whole site into a folder, new, empty or built before: beside it first, and then in its place.
 
-    Args:
-        out: New, empty, or a site that was built before.
-        base: Address where it will be served, for the sitemap; None: no sitemap.
-        api: Whether with a reference of the library, which imports it.
-
-    Raises:
-        InputError: The folder holds something else.
+    base: where it will be served, for the sitemap; None: no sitemap. api: with a reference of the library.
+    Raises: InputError where the folder holds something else.
     """
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / MARK).exists())):
         raise InputError(

@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,22 +13,14 @@ from physml.config.identity import class_source
 from physml.data.datasets import Upstream, upstream
 from physml.listing import inventory
 from physml.listing.inventory import Entry
-from physml.records.searches import content_of_file, results_path, state_text
+from physml.records.searches import recorded, results_path, state_text
 from physml.report.outcome import ALL, outcome_of
-from physml.report.table.collect import table_state
+from physml.report.table.collect import One, table_state
 from physml.report.table.spec import Claim
+from physml.report.text.document import NONE
 from physml.report.view.finding import NOTHING, finding_text
 from physml.site import prose
-from physml.site.content import (
-    DOCS,
-    Content,
-    One,
-    Results,
-    docs_page,
-    paper_of,
-    paper_page,
-    paper_title,
-)
+from physml.site.content import DOCS, Content, docs_page, paper_of, paper_page, paper_title
 from physml.site.home import home_context
 from physml.site.render import Renderer
 from physml.site.search_page import search_context
@@ -60,11 +52,6 @@ def pages(content: Content, render: Renderer) -> Iterator[Page]:
 # ---------------------------------------------------------------------------- counts
 
 
-def _published(cells: Iterable[tuple[Results, One]]) -> list[One]:
-    """Those with a number in print."""
-    return [one for _, one in cells if one.result.published is not None]
-
-
 def _bars(ones: list[One]) -> list[tuple[str, str, int]]:
     counts = Counter(outcome_of(one.result.state) for one in ones)
     return [(one.kind, one.name, counts[one]) for one in ALL]
@@ -84,7 +71,7 @@ def _paper(content: Content, key: str) -> dict[str, Any]:
     tables = {ident: made for ident, made in content.tables.items() if paper_of(ident) == key}
     settings = {ident: spec for ident, (spec, _) in content.settings.items() if paper_of(ident) == key}
     figures = {ident: spec for ident, spec in content.figures.items() if paper_of(ident) == key}
-    ones = _published((made, one) for made in tables.values() for one in made.cells)
+    ones = [one for made in tables.values() for one in made.cells if one.result.published is not None]
     entries = [(i, made.spec.title, table_page(i), table_state(made.table)) for i, made in tables.items()]
     entries += [(i, spec.title, table_page(i), "settings") for i, spec in settings.items()]
     entries += [(i, spec.title, f"figure/{i}/index.html", "") for i, spec in figures.items()]
@@ -178,7 +165,7 @@ def _parts(kind: str, entries: list[Entry], content: Content, render: Renderer) 
                 else [],
                 config=config,
                 cells=cells.get(entry.name, []),
-                datasets=[_dataset(one) for one in sets],
+                datasets=[(one, _files(one)) for one in sets],
             ),
         )
         for one in sets:
@@ -231,22 +218,10 @@ def _cells_by(kind: str, content: Content) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def _dataset(one: Upstream) -> dict[str, Any]:
-    files = [
-        (
-            file.name,
-            "–" if file.size is None else f"{file.size:,}",
-            file.sha256 or file.md5 or "pinned when first seen",
-        )
-        for file in one.files
-    ]
-    return {
-        "name": one.name,
-        "title": one.title,
-        "source": one.source,
-        "licence": one.licence,
-        "files": files,
-    }
+def _files(one: Upstream) -> list[tuple[str, str, str]]:
+    """Name, size and checksum of the files of a data set."""
+    known = ((f.name, f.size, f.sha256 or f.md5 or "pinned when first seen") for f in one.files)
+    return [(name, NONE if size is None else f"{size:,}", checksum) for name, size, checksum in known]
 
 
 def _croissant(one: Upstream) -> str:
@@ -258,27 +233,18 @@ def _croissant(one: Upstream) -> str:
     }  # fmt: skip
     files = [
         {
-            "@type": "cr:FileObject",
-            "@id": file.name,
-            "name": Path(file.name).name,
-            "description": file.purpose,
-            "contentUrl": file.urls[0] if file.urls else one.source,
+            "@type": "cr:FileObject", "@id": file.name, "name": Path(file.name).name,
+            "description": file.purpose, "contentUrl": file.urls[0] if file.urls else one.source,
+            "contentSize": None if file.size is None else f"{file.size} B", "sha256": file.sha256,
+            "md5": file.md5,
         }
-        | ({"contentSize": f"{file.size} B"} if file.size is not None else {})
-        | ({"sha256": file.sha256} if file.sha256 else {})
-        | ({"md5": file.md5} if file.md5 else {})
         for file in one.files
-    ]
+    ]  # fmt: skip
     made = {
-        "@context": context,
-        "@type": "sc:Dataset",
-        "conformsTo": "http://mlcommons.org/croissant/1.0",
-        "name": one.title,
-        "description": one.title,
-        "url": one.source,
-        "license": one.licence,
-        "distribution": files,
-    }
+        "@context": context, "@type": "sc:Dataset", "conformsTo": "http://mlcommons.org/croissant/1.0",
+        "name": one.title, "description": one.title, "url": one.source, "license": one.licence,
+        "distribution": [{key: v for key, v in file.items() if v is not None} for file in files],
+    }  # fmt: skip
     return json.dumps(made, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -302,12 +268,9 @@ def about_experiment(content: Content, one: One) -> dict[str, Any]:
 def _searches(content: Content, render: Renderer) -> Iterator[Page]:
     listed = []
     for ident, experiment in sorted(content.searches.items()):
-        if not results_path(ident).exists():
+        if (found := recorded(ident)) is None:
             continue
         page = f"search/{ident}/index.html"
-        found = content_of_file(ident)
-        if found is None:
-            continue
         listed.append((ident, page, state_text(ident)))
         yield page, render.page("search.html.j2", page, **search_context(ident, experiment, found))
         yield f"search/{ident}/{ident}.json", results_path(ident)

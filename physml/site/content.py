@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 
 from physml.base.errors import PhysmlError
@@ -15,12 +14,9 @@ from physml.queue.requested import RequestedRuns, RunOptions
 from physml.records.schema import Record
 from physml.report.figure.spec import FigureSpec, find_figure, load_figure
 from physml.report.table import settings_text
-from physml.report.table.collect import CellResult, Table, recorded
+from physml.report.table.collect import One, Table, recorded
 from physml.report.table.settings import SettingsSpec, collect_settings, load_settings
 from physml.report.table.spec import (
-    Cell,
-    Column,
-    Row,
     TableSpec,
     experiments_of,
     find_table,
@@ -39,16 +35,6 @@ OWN = "own"  # tables and figures of this project, of no paper
 
 
 @dataclass(frozen=True)
-class One:
-    """A cell with all that belongs to it."""
-
-    row: Row
-    column: Column
-    cell: Cell
-    result: CellResult
-
-
-@dataclass(frozen=True)
 class Results:
     """A table of results, with the records of its experiments, those of other identities among them."""
 
@@ -61,15 +47,9 @@ class Results:
     def spec(self) -> TableSpec:
         return self.table.spec
 
-    @cached_property
+    @property
     def cells(self) -> list[One]:
-        """Row by row."""
-        found = iter(self.table.cells)
-        return [
-            One(row, column, self.spec.cell(row, column), next(found))
-            for row in self.spec.rows
-            for column in self.spec.columns
-        ]
+        return self.table.ones
 
     def counted(self, one: One) -> list[Record]:
         """The finished runs behind a cell, by split and seed."""

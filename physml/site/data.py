@@ -1,13 +1,10 @@
 """The site for programs: JSON, CSV, the index of the search, llms.txt, the sitemap."""
 
-import csv
-import io
 import json
 from collections.abc import Iterator
 from typing import Any
 
 from physml.base.paths import results_root
-from physml.base.text import csv_cell
 from physml.records import export
 from physml.records.schema import Record
 from physml.report.outcome import outcome_of
@@ -15,7 +12,7 @@ from physml.report.references import bibtex, cited, of_physml
 from physml.report.table.collect import table_state
 from physml.report.table.numbers import decimals, mean_text, published_text
 from physml.report.table.spec import experiments_of
-from physml.report.text.document import FORMS, Document, md
+from physml.report.text.document import FORMS, Document, csv_text, md
 from physml.report.view.finding import finding_text
 from physml.report.view.text import claim_lines
 from physml.site import prose
@@ -65,13 +62,8 @@ def _bibliography(content: Content, ident: str) -> str:
 def lines(document: Document) -> list[dict[str, Any]]:
     """The lines of its CSV, by their heads. Numbers stay numbers."""
     heads, *values = document.values
-    return [
-        {str(head): _plain_value(value) for head, value in zip(heads, line, strict=True)} for line in values
-    ]
-
-
-def _plain_value(value: object) -> object:
-    return value if value is None or isinstance(value, int | float | bool) else str(value)
+    plain = ([v if v is None or isinstance(v, int | float) else str(v) for v in line] for line in values)
+    return [dict(zip(map(str, heads), line, strict=True)) for line in plain]
 
 
 def _json(content: object) -> str:
@@ -106,13 +98,8 @@ def _index(content: Content) -> dict[str, Any]:
 
 def _cells_csv(content: Content) -> str:
     """The CSV files of all tables, joined: they have the same heads."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    for i, results in enumerate(content.tables.values()):
-        heads, *values = results.document.values
-        rows = values if i else [heads, *values]
-        writer.writerows(["NA" if value is None else csv_cell(value) for value in row] for row in rows)
-    return out.getvalue()
+    values = [results.document.values for results in content.tables.values()]
+    return csv_text([*values[0][:1], *(line for lines in values for line in lines[1:])])
 
 
 def _search_index(content: Content) -> str:

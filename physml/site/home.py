@@ -6,10 +6,11 @@ from typing import Any
 
 from physml.report.outcome import ALL, NO_VERDICT, NOT_RUN, outcome_of, words_of
 from physml.report.references import cited
+from physml.report.table.collect import One
 from physml.report.table.numbers import mean_text, printed_text
 from physml.report.view.finding import NAMED, printed_cells, written
 from physml.site import plots
-from physml.site.content import Content, One, Results, paper_of
+from physml.site.content import Content, Results, paper_of
 from physml.site.data import settings_of
 from physml.site.table_pages import ColumnView, cell_page
 
@@ -24,9 +25,11 @@ def home_context(content: Content, papers: list[dict[str, Any]]) -> dict[str, An
     states = Counter(outcome_of(one.result.state) for one in printed)
     waiting = [one for one in printed if outcome_of(one.result.state) is NOT_RUN]
     points = [point for results in content.tables.values() for point in _points(results)]
+    ran = (one.cell.experiment for _, one in content.cells() if one.result.summary)
+    models = {model for name in ran if (model := content.choices.get(name or "", {}).get("model"))}
     most = max((paper["ran"] for paper in papers), default=0)
     return {
-        "models": len(_models_run(content)),
+        "models": len(models),
         "runs": sum(r["status"] == "finished" for of in settings_of(content).values() for r in of),
         "checked": len(run),
         "total": len(printed),
@@ -73,11 +76,6 @@ def _verdicts(results: Results) -> int:
     return sum(outcome_of(cell.state) not in (NOT_RUN, NO_VERDICT) for cell in printed_cells(results.table))
 
 
-def _models_run(content: Content) -> set[str]:
-    ran = (one.cell.experiment for _, one in content.cells() if one.result.summary)
-    return {model for name in ran if (model := content.choices.get(name or "", {}).get("model"))}
-
-
 def _points(results: Results) -> Iterator[plots.Point]:
     """Cells with a printed number and ours, on the scale of their column: 0 is the worst printed number, 100
     the best. A column that prints one number has no such scale.
@@ -100,8 +98,8 @@ def _points(results: Results) -> Iterator[plots.Point]:
 
 def _label(view: ColumnView, one: One) -> str:
     ours, printed = mean_text(one.result.summary, view.places), printed_text(one.result.published)
-    said = words_of(one.result.state)
-    return f"{view.results.spec.id}, {one.row.label}, {view.heading}: printed {printed}, ours {ours}; {said}"
+    place = f"{view.results.spec.id}, {one.row.label}, {view.column.heading}"
+    return f"{place}: printed {printed}, ours {ours}; {words_of(one.result.state)}"
 
 
 def _best(content: Content) -> Iterator[tuple[Results, list[tuple[str, str]]]]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from physml.report.table.collect import CellResult
+from physml.report.table.collect import CellResult, One
 from physml.site import plots, words
-from physml.site.content import One, Results
+from physml.site.content import Results
 
 COSTS: dict[str, Callable[[CellResult], float | None]] = {
     "time of a training": lambda cell: cell.train_s,

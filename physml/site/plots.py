@@ -1,7 +1,7 @@
 """Small pictures as inline SVG: printed beside ours on one axis, and curves. Places are in per cent."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
@@ -68,11 +68,7 @@ def interval_axis(
     main = []
     for published, summary in cells:
         if published is not None:
-            main += [
-                published.value,
-                published.value - (published.sd or 0.0),
-                published.value + (published.sd or 0.0),
-            ]
+            main += [published.value + sign * (published.sd or 0.0) for sign in (0, -1, 1)]
         if summary is not None:
             main.append(summary.mean)
     main = [value for value in main if math.isfinite(value)]
@@ -91,21 +87,33 @@ def interval(
     parts = [_line(LEFT, middle, RIGHT, middle, "axis")]
     parts += [_line(axis.at(reference), 0, axis.at(reference), HEIGHT, "trivial") for reference in references]
     if published is not None:
-        x = axis.at(published.value)
-        if published.sd:
-            low, high = axis.at(published.value - published.sd), axis.at(published.value + published.sd)
-            parts.append(_rect(low, high, HEIGHT, "band"))
+        parts += _band(axis, published, HEIGHT)
         parts.append(
-            f'<svg x="{x:.2f}%" y="{middle}" overflow="visible">'
+            f'<svg x="{axis.at(published.value):.2f}%" y="{middle}" overflow="visible">'
             '<path class="theirs" d="M0-6 6 0 0 6-6 0z"/></svg>'
         )
-    if summary is not None:
-        if summary.low is not None and summary.high is not None:
-            low, high = axis.at(summary.low), axis.at(summary.high)
-            parts.append(_line(low, middle, high, middle, "interval"))
-            parts += [_line(x, middle - 4, x, middle + 4, "interval") for x in (low, high)]
-        parts.append(f'<circle class="ours" cx="{axis.at(summary.mean):.2f}%" cy="{middle}" r="4"/>')
-    return _svg(parts, HEIGHT, label)
+    return _svg([*parts, *_ours(axis, summary, middle, 4)], HEIGHT, label)
+
+
+def _band(axis: Axis, published: Published, height: float) -> list[str]:
+    """The printed standard deviation around the printed number."""
+    if not published.sd:
+        return []
+    low, high = axis.at(published.value - published.sd), axis.at(published.value + published.sd)
+    return [
+        f'<rect class="band" x="{low:.2f}%" y="0" width="{max(high - low, 0.2):.2f}%" height="{height:g}"/>'
+    ]
+
+
+def _ours(axis: Axis, summary: Summary | None, y: float, radius: float) -> Iterator[str]:
+    """Our interval, with a dot at the mean."""
+    if summary is None:
+        return
+    if summary.low is not None and summary.high is not None:
+        low, high = axis.at(summary.low), axis.at(summary.high)
+        yield _line(low, y, high, y, "interval")
+        yield from (_line(x, y - 4, x, y + 4, "interval") for x in (low, high))
+    yield f'<circle class="ours" cx="{axis.at(summary.mean):.2f}%" cy="{y}" r="{radius}"/>'
 
 
 def axis_row(axis: Axis, name: str) -> Markup:
@@ -138,20 +146,13 @@ def dots(
     """Every run as a dot, our interval below, and the band of the paper. name: of the axis."""
     parts = _below(axis, 56, name)
     if published is not None:
-        if published.sd:
-            low, high = axis.at(published.value - published.sd), axis.at(published.value + published.sd)
-            parts.append(_rect(low, high, 56, "band"))
         x = axis.at(published.value)
-        parts.append(_line(x, 0, x, 56, "theirs"))
+        parts += [*_band(axis, published, 56), _line(x, 0, x, 56, "theirs")]
     for i, value in enumerate(values):
         y = 10 + 5 * (i % 5)
         parts.append(f'<circle class="ours" cx="{axis.at(value):.2f}%" cy="{y}" r="3.5" opacity=".7"/>')
-    if summary is not None and summary.low is not None and summary.high is not None:
-        low, high = axis.at(summary.low), axis.at(summary.high)
-        parts.append(_line(low, 44, high, 44, "interval"))
-        parts += [_line(x, 40, x, 48, "interval") for x in (low, high)]
-        parts.append(f'<circle class="ours" cx="{axis.at(summary.mean):.2f}%" cy="44" r="4.5"/>')
-    return _svg(parts, 92, label)
+    several = summary if summary and summary.n > 1 else None  # one run is its own mean
+    return _svg([*parts, *_ours(axis, several, 44, 4.5)], 92, label)
 
 
 @dataclass(frozen=True)
@@ -177,24 +178,22 @@ def scatter(
 ) -> Markup:
     """Points with links, and the line on which both values are equal. What lies outside is at the edge."""
     ends = max(across.low, up.low), min(across.high, up.high)
-    places = [(across.at(end), 100 - up.at(end)) for end in ends]
-    (x1, y1), (x2, y2) = places
+    (x1, y1), (x2, y2) = ((across.at(end), 100 - up.at(end)) for end in ends)
     line = f'<line class="trivial" x1="{x1:.2f}%" y1="{y1:.2f}%" x2="{x2:.2f}%" y2="{y2:.2f}%"/>'
     parts = [line] if diagonal else []
     for value in up.ticks():
         y = 100 - up.at(value)
         parts.append(f'<line class="axis" x1="{LEFT}%" x2="{RIGHT}%" y1="{y:.2f}%" y2="{y:.2f}%"/>')
         parts.append(f'<text class="tick" x="{LEFT}%" y="{y - 1:.2f}%">{value:g}</text>')
+    places = [(one, across.at(one.x), 100 - up.at(one.y)) for one in points]
     parts += [
         f'<a href="{escape(one.page)}" tabindex="-1"><title>{escape(one.label)}</title>'
-        f'<circle class="dot {one.kind}" cx="{across.at(one.x):.2f}%" cy="{100 - up.at(one.y):.2f}%" r="4"/>'
-        "</a>"
-        for one in points
+        f'<circle class="dot {one.kind}" cx="{x:.2f}%" cy="{y:.2f}%" r="4"/></a>'
+        for one, x, y in places
     ]
     parts += [
-        f'<text class="tick name" x="{across.at(one.x) + 1.2:.2f}%" y="{100 - up.at(one.y) - 2:.2f}%">'
-        f"{escape(one.name)}</text>"
-        for one in points
+        f'<text class="tick name" x="{x + 1.2:.2f}%" y="{y - 2:.2f}%">{escape(one.name)}</text>'
+        for one, x, y in places
         if one.name
     ]
     inner = f'<svg y="20" width="100%" height="{TALL}" overflow="visible">{"".join(parts)}</svg>'
@@ -239,13 +238,11 @@ def curves(
     # A line that runs away does not fill the picture.
     top = values[min(len(values) - 1, int(0.985 * len(values)))]
     up = Axis.over([values[0], top])
-    parts = []
-    for line in shown:
-        places = " ".join(f"{across.at(x):.1f},{100 - up.at(y):.1f}" for x, y in line)
-        parts.append(f'<polyline class="curve" points="{places}"/>')
+    places = (" ".join(f"{across.at(x):.1f},{100 - up.at(y):.1f}" for x, y in line) for line in shown)
+    drawn = "".join(f'<polyline class="curve" points="{line}"/>' for line in places)
     inner = (
         f'<svg viewBox="0 0 100 100" preserveAspectRatio="none" x="3.2rem" y="0" width="100%" height="200" '
-        f'overflow="hidden">{"".join(parts)}</svg>'
+        f'overflow="hidden">{drawn}</svg>'
     )
     texts = [
         f'<text class="tick" x="0" y="{2 * (100 - up.at(value)) + 4:.1f}">{value:.3g}</text>'
@@ -267,12 +264,6 @@ def _thinned(x: Sequence[float], y: Sequence[float]) -> list[tuple[float, float]
 
 def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
     return f'<line class="{kind}" x1="{x1:.2f}%" y1="{y1:g}" x2="{x2:.2f}%" y2="{y2:g}"/>'
-
-
-def _rect(low: float, high: float, height: float, kind: str) -> str:
-    return (
-        f'<rect class="{kind}" x="{low:.2f}%" y="0" width="{max(high - low, 0.2):.2f}%" height="{height:g}"/>'
-    )
 
 
 def _svg(parts: Iterable[str], height: int, label: str, role: str = "img") -> Markup:

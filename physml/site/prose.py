@@ -15,7 +15,6 @@ from markupsafe import Markup, escape
 from physml.base.errors import needed_by
 
 _MATH_BLOCK = re.compile(r"^\.\. math::[ ]?(?P<first>.*)\n(?P<rest>(?:(?:[ \t]+.*)?\n)*)", re.MULTILINE)
-_MATH = re.compile(r":math:`([^`]+)`")
 _SECTION = re.compile(
     r"^(Args|Shapes|Source|Choices|Init|Storage|Errors|Raises|Returns|Example)s?:", re.MULTILINE
 )

@@ -10,24 +10,11 @@ MODULES = ("physml", "physml.models", "physml.estimators")
 
 
 def write_reference(folder: Path) -> None:
-    """Pages of what a user of the library calls.
-
-    Raises:
-        MissingExtra: pdoc is not installed.
-        RunFailed: It came to no end.
-    """
+    """Pages of what a user of the library calls. MissingExtra where pdoc is not installed."""
     with needed_by("the reference"):
         import pdoc  # noqa: F401
-    command = [
-        sys.executable,
-        "-m",
-        "pdoc",
-        "--docformat",
-        "google",
-        "--output-directory",
-        str(folder),
-        *MODULES,
-    ]
+    options = ["--docformat", "google", "--output-directory", str(folder)]
+    command = [sys.executable, "-m", "pdoc", *options, *MODULES]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RunFailed(f"pdoc ended with {done.returncode}: {done.stderr.strip()[-300:]}")

@@ -70,14 +70,7 @@ class Renderer:
         return (ASSETS / "site.css").read_text(encoding="utf-8")
 
     def page(self, template: str, name: str, *, inline: bool = False, **context: Any) -> str:
-        """A page.
-
-        Args:
-            template: Its file.
-            name: Its path on the site, from which links to other pages follow.
-            inline: Whether it stands alone, with its style in it and no links to other pages.
-            context: What the template shows.
-        """
+        """A page, by its path on the site. inline: alone, with its style in it and no links to others."""
         given = {
             "root": "../" * name.count("/"),
             "here": next((title for title, page in MENU if page == name), None),

@@ -11,25 +11,16 @@ from markupsafe import Markup
 from physml.base.errors import RecordError
 from physml.config.conf_files import without_places
 from physml.records import curves
-from physml.records.schema import Record
+from physml.records.schema import Record, scores_of
 from physml.report.outcome import outcome_of
+from physml.report.table.collect import One
 from physml.report.table.fact_text import margin_text
-from physml.report.table.numbers import (
-    decimals,
-    difference_text,
-    interval_text,
-    mean_text,
-    memory_text,
-    params_text,
-    published_text,
-    span_text,
-    time_text,
-)
+from physml.report.table.numbers import cell_texts, decimals, span_text
 from physml.report.table.runs import number
 from physml.report.table.spec import Column
 from physml.report.text.document import NONE
 from physml.site import pareto, plots, words
-from physml.site.content import One, Results
+from physml.site.content import Results
 
 
 def table_page(ident: str) -> str:
@@ -75,33 +66,26 @@ class ColumnView:
         return [value for value in self.references.values() if self.axis.low <= value <= self.axis.high]
 
     @property
-    def heading(self) -> str:
-        return self.column.title + (f" [{self.column.unit}]" if self.column.unit else "")
-
-    @property
     def margin(self) -> str:
         return margin_text(self.column.margin, self.column.unit)
 
     def row(self, one: One) -> dict[str, Any]:
-        result, places = one.result, self.places
-        ours = mean_text(result.summary, places)
-        label = f"published {published_text(result.published)}; ours {ours}"
-        drawn = result.published is not None or result.summary is not None
-        return {
+        """The texts of a cell, with its page, its outcome and a picture of its interval."""
+        result = one.result
+        published, summary, outcome = result.published, result.summary, outcome_of(result.state)
+        texts = cell_texts(result, self.column, self.places)
+        label = f"published {texts['published']}; ours {texts['ours']}"
+        return texts | {
             "label": one.row.label,
             "page": cell_page(self.results, one),
-            "published": published_text(result.published),
-            "published_value": None if result.published is None else result.published.value,
-            "ours": ours,
-            "ours_value": None if result.summary is None else result.summary.mean,
-            "runs": f"{result.done} of {result.wanted}" if result.wanted else NONE,
-            "difference": difference_text(result, self.column, places),
-            "settings": NONE if result.settings is None else str(result.settings),
+            "published_value": published and published.value,
+            "ours_value": summary and summary.mean,
+            "runs": texts["runs"].replace("/", " of "),
             "outcome": words.short(result.state),
-            "sign": outcome_of(result.state).sign,
-            "kind": outcome_of(result.state).kind,
-            "plot": plots.interval(self.axis, result.published, result.summary, self.nearby, label)
-            if drawn
+            "sign": outcome.sign,
+            "kind": outcome.kind,
+            "plot": plots.interval(self.axis, published, summary, self.nearby, label)
+            if published or summary
             else "",
         }
 
@@ -131,31 +115,18 @@ def cell_context(results: Results, one: One, pictures: "Pictures") -> dict[str, 
     known = [value for _, value in values if value is not None]
     experiment = one.cell.experiment
     axis = plots.interval_axis([(result.published, result.summary)], known) if known else None
-    if axis is not None:
-        extent = [*known, axis.low, axis.high]
-        axis = plots.Axis.over(extent)
+    axis = axis and plots.Axis.over([*known, axis.low, axis.high])
+    row = view.row(one)
+    label = f"{len(known)} runs, {row['ours']}"
     return {
         "spec": results.spec,
         "one": one,
         "view": view,
-        "row": view.row(one),
+        "row": row,
         "result": result,
         "experiment": experiment,
-        "interval": interval_text(result.summary, places),
-        "best": NONE if result.summary is None else f"{result.summary.best:.{places}f}",
         "readings": result.comparison.readings if result.comparison else (),
-        "parameters": params_text(result),
-        "time": time_text(result),
-        "memory": memory_text(result),
-        "dots": axis
-        and plots.dots(
-            axis,
-            known,
-            result.published,
-            result.summary,
-            f"{len(known)} runs, {view.row(one)['ours']}",
-            view.heading,
-        ),
+        "dots": axis and plots.dots(axis, known, result.published, result.summary, label, one.column.heading),
         "runs": [run_row(record, value, places) for record, value in values],
         "curves": pictures.of(records),
         "provenance": list(flat((records[0].get("provenance") or {}) if records else {})),
@@ -251,19 +222,12 @@ def _curves(records: Sequence[Record], metric: str) -> Iterator[tuple[Sequence[f
 def run_context(
     records: Sequence[Record], cells: Sequence[tuple[str, str]], pictures: Pictures
 ) -> dict[str, Any]:
-    """Context of the page on all runs of one setting.
-
-    Args:
-        records: Records of one identity.
-        cells: Page and name of each cell that they are in.
-        pictures: Pictures of curves.
-    """
+    """Context of the page on all runs of one setting. cells: page and name of each cell that they are in."""
     first = records[0]
-    machines = sorted({_machine(record) for record in records})
     return {
         "first": first,
         "records": [_full_row(record) for record in records],
-        "metrics": _metrics(records),
+        "metrics": list(dict.fromkeys(name for record in records for name in scores_of(record))),
         "cells": cells,
         "curves": pictures.of([record for record in records if record["status"] == "finished"]),
         "config": list(flat(without_places(first["config"]))),
@@ -271,30 +235,20 @@ def run_context(
             (file["name"], file.get("sha256") or NONE, file.get("verified") or NONE)
             for file in first.get("data", {}).get("files", [])
         ],
-        "machines": machines,
+        "machines": sorted({_machine(record) for record in records}),
         "packages": first.get("packages") or {},
         "command": f"physml run experiment={first['experiment']} seed={first['seed']}"
         + (f" split={first['split']}" if first["split"] else ""),
     }
 
 
-def _metrics(records: Sequence[Record]) -> list[str]:
-    found: dict[str, None] = {}
-    for record in records:
-        for part, scores in ((record.get("metrics") or {}).get("best") or {}).items():
-            found |= dict.fromkeys(f"{part}/{name}" for name in scores)
-    return list(found)
-
-
 def _full_row(record: Record) -> dict[str, Any]:
-    best = (record.get("metrics") or {}).get("best") or {}
-    scores = {f"{part}/{name}": value for part, each in best.items() for name, value in each.items()}
     code = record.get("code") or {}
     selected = record.get("selected")
     return run_row(record, None, 2) | {
         "status": record["status"],
         "reason": record.get("reason"),
-        "scores": scores,
+        "scores": scores_of(record),
         "epoch": selected.get("epoch") if selected else NONE,
         "commit": (code.get("commit") or "")[:10] + (" + changes" if code.get("dirty") else ""),
     }

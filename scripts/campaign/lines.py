@@ -20,7 +20,7 @@ REAL = (
     "table lem-9 --no-run --long",
     "table mine-1 --plan --seeds 0-1 --row label=A,experiment=./study.yaml:mine,seeds=0-4",
     "table mine-1 --no-run --latex - --only mine --columns rmse --show value --bold-best",
-    "table 4 --paper lem --no-run --compare LEM --yours x.json",
+    "table 4 --paper lem --no-run --yours x.json",
     "figure mine-fig-1 --no-run --formats csv --seeds n2",
     "plot mine/* --metric valid/rmse --mean --log-y --title T --out p.csv",
     "search mine/fitzhugh_nagumo-lem --plan --storage sqlite:///x.db --repeat 2",

@@ -180,14 +180,10 @@ def test_a_body_that_torch_cannot_read_is_one_line(tmp_path, caplog):
     ("content", "said"),
     [
         (lambda text: text[:500], "is damaged"),
-        (lambda text: "", "is damaged"),
-        (lambda text: "[1, 2]", "is not a record of physml"),
-        (lambda text: '{"schema": 1, "seed": 0}', "it has no experiment, identity, split, status"),
-        (lambda text: text.replace('"schema": 2', '"schema": 3'), "has schema 3; this physml reads up to 2"),
         (lambda text: text.replace('"setting": "', '"setting": "f'), "its setting is 'f"),
         (lambda text: "[" * 100_000 + "]" * 100_000, "nested too deeply"),
     ],
-    ids=["truncated", "empty", "a list", "keys missing", "newer schema", "another setting", "deeply nested"],
+    ids=["truncated", "another setting", "deeply nested"],
 )
 def test_a_record_that_cannot_be_used_is_named(content, said, capsys):
     overrides = h.odd()

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from physml.base.errors import DataError
-from physml.base.paths import ROOT, own_folders
+from physml.base.paths import ROOT
 from physml.cli import console, main, table
 from physml.config.compose import names
 from physml.data.datasets import dataset_names
@@ -27,32 +27,7 @@ from physml.report.table.spec import experiments_of, find_table, load_table
 
 HEAVY = ("torch", "hydra", "omegaconf", "rich", "yaml", "numpy", "scipy", "optuna", "wandb", "matplotlib")
 TINY = ("model=lem", "task=adding", "profile=smoke", "trainer.epochs=1")
-Said = tuple[int, str, str]
-
-
-@pytest.fixture(autouse=True)
-def own_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Results, work folders and caches of a test lie in its own folder, which is the working folder too."""
-    for key, value in own_folders(tmp_path).items():
-        monkeypatch.setenv(key, value)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def physml(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
-    """A command in this process: exit code, output, errors."""
-
-    def call(*arguments: str) -> Said:
-        try:
-            code = main.main(list(arguments))
-        except SystemExit as end:  # argparse
-            code = int(end.code or 0)
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
+Physml = Callable[..., tuple[int, str, str]]
 
 
 def process(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]:
@@ -103,6 +78,11 @@ def in_turn(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], t
     return dict(zip(commands, told, strict=True))
 
 
+@pytest.fixture(autouse=True)
+def in_own_roots(own_roots: Path) -> None:
+    """Nothing is written elsewhere."""
+
+
 # ---------------------------------------------------------------------------- wrong commands
 
 
@@ -111,14 +91,12 @@ WRONG = [
     (("model=lem", "task=adding"), "Did you mean: physml run model=lem task=adding"),
     (("run",), "no model is chosen. Add model=NAME. Known: .*lem"),
     (("run", "model=lem"), "no task is chosen. Add task=NAME. Known: adding"),
-    (("run", "model=graphcon_gcn"), "no task is chosen. Add task=NAME. Known: adding"),
     (
         ("run", "model=g2_gcn", "task=psmnist"),
         "model=g2_gcn does not fit task=psmnist: it needs net.hidden, a key of net=graph and net=graphs, "
         "and the task brings net=sequence",
     ),
     (("run", "model=g2_gcn", "task=texas", "model.p=${net.foo}"), "'net.foo' not found"),
-    (("run", "model=lme", "task=adding"), "there is no model named lme. Did you mean lem"),
     (("run", "model=lem", "task=ading"), "there is no task named ading. Did you mean adding"),
     (
         ("run", "experiment=lem/fitzhugh_nagumo-lme"),
@@ -126,25 +104,17 @@ WRONG = [
     ),
     (("run", "experiment=./mine.yaml"), "mine.yaml names no row of a study. Write it as ./study.yaml:ROW"),
     (("run", *TINY, "model.d_hiden=3"), "no config key model.d_hiden. Did you mean d_hidden"),
-    (("run", *TINY, "+model.d_hiden=3"), "model.d_hiden: LEM has no such argument. Did you mean d_hidden"),
     (("run", *TINY, "seed=one"), "seed must be a whole number; got 'one'"),
     (("run", *TINY, "seed"), "an override must be KEY=VALUE; got `seed`"),
-    (("run", *TINY, "model.dt=-1"), "dt must"),
-    (("run", *TINY, "optim.lr=-1"), "optim: Adam: Invalid learning rate"),
     (("run", *TINY, "split=7"), "split=7"),
-    (("run", *TINY, "runtime.device=cud"), "runtime.device=cud is not a device"),
     (("run", *TINY, "trainer.select.metric=mes"), "no config key trainer.select.metric"),
     (("run", *TINY, "+trainer.select.metric=mes"), "no metric mes. Did you mean mse"),
-    (("run", *TINY, "plugins=[my_rnn.py]"), "there is no plugin file my_rnn.py in /"),
-    (("run", *TINY, "model._target_=os.system"), r"model\._target_=os.system is not allowed"),
     (("run", "model=lem,lstm", "task=adding"), "needs -m"),
-    (("run", *TINY, "seed=0,1"), "several values need -m"),
     (("run", *TINY, "hydra.run.dir=x"), "keys of hydra itself"),
     (("run", "-m", *TINY, "optim.lr=interval(0,1)"), "-m takes lists and ranges"),
     (("run", "-m", *TINY, "seed=0,1", "--jobs", "0"), "must be a whole number from 1 on; got '0'"),
     (("run", *TINY, "--max-hours", "soon"), "must be a positive number of hours; got 'soon'"),
     (("run", *TINY, "--plam"), "unrecognized arguments: --plam"),
-    (("run", *TINY, "~tracker=-1", "--cfg"), "a config of a group is chosen by tracker=NAME"),
     (("run", *TINY, "~profile=[x]", "--cfg"), "a config of a group is chosen by profile=NAME"),
     (("run", *TINY, "+tracker=[1,2]", "--cfg"), "tracker"),
     (("run", "experiment=~nosuchuser/x.yaml"), "there is no home folder for ~nosuchuser"),
@@ -153,10 +123,7 @@ WRONG = [
     (("run", *TINY, "--probe"), "--probe measures what --plan shows: give both"),
     (("table",), "name a table, e.g. physml table lem-4"),
     (("table", "lem-44"), "there is no table 'lem-44'. Did you mean lem-4"),
-    (("table", "77"), "there is no table '77'"),
     (("table", "lem-4", "--seeds", "a,b", "--no-run"), "seeds must look like 0,1,2, 0-4 or n5; got 'a,b'"),
-    (("table", "lem-4", "--jobs", "two", "--no-run"), "must be a whole number from 1 on"),
-    (("table", "lem-4", "--max-hours", "-1", "--no-run"), "must be a positive number of hours"),
     (("table", "lem-4", "--no-run", "--row", "mine.yaml"), "a row must look like label=Mine,experiment="),
     (
         ("table", "lem-4", "--no-run", "--row", "label=A,experiment=./a.yaml"),
@@ -179,9 +146,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("arguments", "says"), WRONG, ids=[ascii(" ".join(a)) for a, _ in WRONG])
-def test_a_wrong_command_is_told_what_to_do(
-    physml: Callable[..., Said], arguments: tuple[str, ...], says: str
-) -> None:
+def test_a_wrong_command_is_told_what_to_do(physml: Physml, arguments: tuple[str, ...], says: str) -> None:
     code, _, err = physml(*arguments)
     assert code == 2
     assert re.search(says, err), err
@@ -191,9 +156,8 @@ def test_a_wrong_command_is_told_what_to_do(
     assert re.match(r"error: |physml( \w+)?: error: ", last)
 
 
-@pytest.mark.parametrize("arguments", [("run", "model=lme", "task=adding"), ("table", "lem-44"), ("rum",)])
-def test_a_process_ends_with_the_same_code_and_no_traceback(arguments: tuple[str, ...]) -> None:
-    made = process(*arguments)
+def test_a_process_ends_with_the_same_code_and_no_traceback() -> None:
+    made = process("run", "model=lme", "task=adding")
     assert (made.returncode, made.stdout) == (2, "")
     assert "Did you mean" in made.stderr
     assert "Traceback" not in made.stderr
@@ -201,7 +165,7 @@ def test_a_process_ends_with_the_same_code_and_no_traceback(arguments: tuple[str
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
 def test_a_stop_before_anything_has_begun_is_one_line(
-    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, own_roots: Path, number: int
+    physml: Physml, monkeypatch: pytest.MonkeyPatch, own_roots: Path, number: int
 ) -> None:
     """Configs take a second to compose, and others' code in there must not swallow the stop."""
 
@@ -221,7 +185,7 @@ def test_a_stop_before_anything_has_begun_is_one_line(
     assert [path.name for path in own_roots.rglob("*")] == ["cache", "native"]  # which the fixture made
 
 
-def test_nothing_is_left_by_a_wrong_command(physml: Callable[..., Said], own_roots: Path) -> None:
+def test_nothing_is_left_by_a_wrong_command(physml: Physml, own_roots: Path) -> None:
     physml("run", *TINY, "+model.d_hiden=3")
     physml("run", "-m", *TINY, "seed=0,x")
     assert not list(own_roots.rglob("*.json"))
@@ -233,7 +197,7 @@ def test_nothing_is_left_by_a_wrong_command(physml: Callable[..., Said], own_roo
 Told = dict[tuple[str, ...], tuple[str, set[str]]]
 
 
-def test_the_program_alone_prints_its_help_by_purpose(physml: Callable[..., Said]) -> None:
+def test_the_program_alone_prints_its_help_by_purpose(physml: Physml) -> None:
     code, out, err = physml()
     assert (code, err) == (0, "") and physml("--help")[1] == out
     titles = [f"{title}:" for title in main.GROUPS]
@@ -241,69 +205,55 @@ def test_the_program_alone_prints_its_help_by_purpose(physml: Callable[..., Said
     assert set(re.findall(r"^  ([a-z]+)  ", out, re.MULTILINE)) >= set(main.COMMANDS)
 
 
-def test_list_alone_names_everything(physml: Callable[..., Said]) -> None:
+def test_list_alone_names_everything(physml: Physml) -> None:
     code, out, _ = physml("list")
     assert code == 0 and f"{len(names('model'))} models:" in out and "physml list KIND" in out
     assert {"lem", "adding", "lem-4"} <= set(re.split(r"[,\s]+", out))
     assert len(out.splitlines()) < 60
 
 
-@pytest.mark.parametrize("command", [("list", "models"), ("list", "tasks"), ("data", "list")])
-def test_a_list_has_a_line_for_each_and_long_has_more(
-    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    whole = physml(*command)[1]
-    known = names("model" if "models" in command else "task")
-    listed = {*known, *dataset_names()} if "data" in command else set(known)
-    lines = [line for line in whole.splitlines() if line.split()[0] in listed]
-    least = len(dataset_names()) if "data" in command else len(known)
-    assert len(lines) >= least and len(whole.splitlines()) <= len(lines) + 2
-    assert any(len(line) > 80 for line in lines)  # in a pipe nothing is cut
-    assert len(physml(*command, "--long")[1].splitlines()) > len(lines)
-    monkeypatch.setattr(console.sys.stdout, "isatty", lambda: True, raising=False)
-    shown = console.one_line([("name", "word " * 40), ("b", "c")]).splitlines()
-    assert len(shown) == 2 and len(shown[0]) <= 80 and shown[0].endswith("…")
-
-
-def test_a_row_of_a_table_in_a_pipe_is_one_line(
-    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_of_a_table_in_a_pipe_is_one_line(physml: Physml, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     out = physml("table", "lem-4", "--no-run", "--long")[1]
     rows = [line for line in out.splitlines() if line.startswith("LEM ")]
     assert any("0.2" in line and "±" in line for line in rows)  # printed and ours
 
 
-def test_status_without_runs_says_how_to_ask(physml: Callable[..., Said]) -> None:
-    assert re.search("no run was started here. .*physml status lem-4", physml("status")[1])
-
-
-def test_help_imports_nothing_heavy(in_turn: Told) -> None:
+def test_commands_import_what_they_need_alone(in_turn: Told) -> None:
     assert all(in_turn[command][1] == set() for command in HELP)
-
-
-def test_lists_need_neither_torch_nor_hydra(in_turn: Told) -> None:
     assert all(in_turn[command][1] <= {"yaml"} for command in LISTS)
-
-
-def test_what_only_reads_records_needs_no_torch(in_turn: Told) -> None:
     assert not any("torch" in in_turn[command][1] for command in READERS)
     assert "torch" in in_turn[CFG][1]  # classes are looked at where keys are checked
 
 
-@pytest.mark.parametrize("kind", ["models", "tasks", "tables", "figures", "experiments"])
-def test_every_list_has_a_line_for_each_config(physml: Callable[..., Said], kind: str) -> None:
-    code, out, err = physml("list", kind)
-    assert (code, err) == (0, "")
-    known = names("experiment" if kind == "experiments" else kind.removesuffix("s"))
-    assert sum(not line.startswith(" ") for line in out.splitlines()) == len(known)
+@pytest.mark.parametrize("command", [("list", "models"), ("list", "experiments"), ("data", "list")])
+def test_a_list_has_a_line_for_each_and_long_has_more(
+    physml: Physml, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    whole = physml(*command)[1]
+    known = dataset_names() if "data" in command else names(command[1].removesuffix("s"))
+    listed = {line.split()[0] for line in whole.splitlines()}
+    assert set(known) <= listed and len(whole.splitlines()) == len(listed)
+    assert any(len(line) > 80 for line in whole.splitlines())  # in a pipe nothing is cut
+    assert "experiments" in command or len(physml(*command, "--long")[1]) > len(whole)
+
+
+def test_a_line_is_cut_to_the_width_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(console.sys.stdout, "isatty", lambda: True, raising=False)
+    shown = console.one_line([("name", "word " * 40), ("b", "c")]).splitlines()
+    assert len(shown) == 2 and len(shown[0]) <= 80 and shown[0].endswith("…")
+
+
+def test_status_without_runs_says_how_to_ask(physml: Physml) -> None:
+    assert re.search("no run was started here. .*physml status lem-4", physml("status")[1])
 
 
 # ---------------------------------------------------------------------------- run, --cfg, --plan, diff
 
 
-def test_cfg_shows_a_config_that_can_be_run_again(physml: Callable[..., Said], own_roots: Path) -> None:
+def test_cfg_shows_a_config_that_can_be_run_again(physml: Physml, own_roots: Path) -> None:
     import yaml
 
     from physml.config.compose import compose
@@ -325,15 +275,11 @@ def test_cfg_shows_a_config_that_can_be_run_again(physml: Callable[..., Said], o
         (["-m", "model.dt=1,5"], "error: dt must lie in [0, 2]; got 5.0.\n"),
     ],
 )
-def test_cfg_refuses_a_wrong_config_and_prints_none(
-    physml: Callable[..., Said], wrong: list[str], says: str
-) -> None:
+def test_cfg_refuses_a_wrong_config_and_prints_none(physml: Physml, wrong: list[str], says: str) -> None:
     assert physml("run", *TINY, *wrong, "--cfg") == (2, "", says)
 
 
-def test_a_run_leaves_a_record_and_a_second_start_says_done(
-    physml: Callable[..., Said], own_roots: Path
-) -> None:
+def test_a_run_leaves_a_record_and_a_second_start_says_done(physml: Physml, own_roots: Path) -> None:
     code, out, _ = physml("run", *TINY)
     assert code == 0
     (path,) = (own_roots / "results" / "runs" / "adhoc" / "adding-lem").glob(record.RUNS)
@@ -348,7 +294,7 @@ def test_a_run_leaves_a_record_and_a_second_start_says_done(
     assert record.read(path)["config"]["experiment"] is None
 
 
-def test_diff_names_what_two_runs_differ_in(physml: Callable[..., Said], own_roots: Path) -> None:
+def test_diff_names_what_two_runs_differ_in(physml: Physml, own_roots: Path) -> None:
     for seed in "01":
         physml("run", *TINY, f"seed={seed}", f"model.d_hidden={3 + int(seed)}")
     first, second = sorted(own_roots.rglob("*-seed?.json"), key=lambda path: path.stem[-1])
@@ -364,7 +310,7 @@ def test_diff_names_what_two_runs_differ_in(physml: Callable[..., Said], own_roo
     "command", [("run", "-m", *TINY, "seed=0,1"), ("table", "lem-9", "--smoke", "--seeds", "0")]
 )
 def test_plans_are_aligned_columns_that_nothing_is_cut_from(
-    physml: Callable[..., Said],
+    physml: Physml,
     own_roots: Path,
     monkeypatch: pytest.MonkeyPatch,
     command: tuple[str, ...],
@@ -392,7 +338,7 @@ def test_plans_are_aligned_columns_that_nothing_is_cut_from(
 
 
 def test_a_plan_measures_nothing_unless_it_is_to(
-    physml: Callable[..., Said], own_roots: Path, monkeypatch: pytest.MonkeyPatch
+    physml: Physml, own_roots: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("physml.queue.planning.start_worker", pytest.fail)
     code, out, _ = physml("run", "-m", *TINY, "seed=0,1", "--plan")
@@ -405,30 +351,29 @@ def test_a_plan_measures_nothing_unless_it_is_to(
 
 @pytest.mark.parametrize("name", ["PHYSML_RESULTS", "PHYSML_RUNS", "PHYSML_CACHE", "PHYSML_DATA"])
 def test_a_root_in_no_home_folder_is_refused(
-    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, name: str
+    physml: Physml, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv(name, "~nosuchuser/x")
     code, _, err = physml("run", *TINY)
     assert (code, err) == (2, "error: ~nosuchuser/x: there is no home folder for ~nosuchuser.\n")
 
 
-@pytest.mark.parametrize("command", [("table", "lem-4", "--no-run"), ("list", "tables")])
-def test_a_terminal_that_knows_ascii_alone_gets_ascii(
-    monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
-) -> None:
-    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
-    made = process(*command)
-    assert (made.returncode, made.stderr) == (0, "") and made.stdout.isascii()
-    monkeypatch.setenv("PYTHONIOENCODING", "utf-8")
-    whole = process(*command).stdout
-    assert not whole.isascii() and len(made.stdout.splitlines()) == len(whole.splitlines())
+def test_a_terminal_that_knows_ascii_alone_gets_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = []
+    for encoding in ("ascii", "utf-8"):
+        monkeypatch.setenv("PYTHONIOENCODING", encoding)
+        made = process("list", "tables")
+        assert (made.returncode, made.stderr) == (0, "")
+        shown.append(made.stdout)
+    assert shown[0].isascii() and not shown[1].isascii()
+    assert len(shown[0].splitlines()) == len(shown[1].splitlines())
 
 
 GET = "To get one: physml data get NAME"
 
 
 def test_data_list_is_whole_in_a_pipe(
-    physml: Callable[..., Said], own_roots: Path, monkeypatch: pytest.MonkeyPatch
+    physml: Physml, own_roots: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = {"data_seed": 1234, "sizes": {"train": 2, "test": 1}}
     monkeypatch.delenv("PHYSML_DATA", raising=False)
@@ -449,7 +394,7 @@ def test_data_list_is_whole_in_a_pipe(
 
 @pytest.mark.parametrize("action", ["list", "check"])
 def test_data_list_and_check_fit_a_terminal_and_tell_of_a_wrong_root(
-    physml: Callable[..., Said], own_roots: Path, monkeypatch: pytest.MonkeyPatch, action: str
+    physml: Physml, own_roots: Path, monkeypatch: pytest.MonkeyPatch, action: str
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("PHYSML_DATA", str(own_roots / "nowhere"))
@@ -465,16 +410,9 @@ def test_columns_are_aligned() -> None:
     assert console.aligned(lines).splitlines() == ["a    bb", "ccc  d", "     e"]
 
 
-@pytest.mark.parametrize("alias", ["lem-4", "4", "thesis-5.4", "5.4", "table-4"])
-def test_a_table_answers_to_its_other_names(physml: Callable[..., Said], alias: str) -> None:
-    code, out, _ = physml("table", alias, "--no-run")
-    assert code == 0
-    assert out.startswith("lem-4: ")
-
-
-@pytest.mark.parametrize("arguments", [("table", "g2-4"), ("table", "lem-4"), ("figure", "cornn-fig-5")])
+@pytest.mark.parametrize("arguments", [("table", "lem-4"), ("figure", "cornn-fig-5")])
 def test_results_that_cannot_be_written_are_said(
-    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: tuple[str, ...]
+    physml: Physml, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     (tmp_path / "a file").touch()
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "a file"))
@@ -483,7 +421,7 @@ def test_results_that_cannot_be_written_are_said(
     assert re.search(r"cannot be written: Not a directory\. .*set PHYSML_RESULTS to another folder", err)
 
 
-def test_a_figure_without_runs_is_no_picture(physml: Callable[..., Said]) -> None:
+def test_a_figure_without_runs_is_no_picture(physml: Physml) -> None:
     code, out, _ = physml("figure", "lem-fig-2", "--no-run")
     assert code == 0 and "no picture is written" in out and "written: " not in out
 
@@ -499,7 +437,7 @@ def test_tables_are_listed_with_their_state(in_turn: Told, command: tuple[str, .
 # ---------------------------------------------------------------------------- ends that are no answers
 
 
-@pytest.mark.parametrize("arguments", [("list", "experiments"), ("--help",), ("table", "lem-4", "--no-run")])
+@pytest.mark.parametrize("arguments", [("--help",), ("table", "lem-4", "--no-run")])
 def test_a_reader_that_has_seen_enough_is_no_error(arguments: tuple[str, ...]) -> None:
     command = f"{sys.executable} -u -m physml {' '.join(arguments)} | head -1; exit ${{PIPESTATUS[0]}}"
     made = subprocess.run(
@@ -518,7 +456,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(arguments: tuple[str, ...]) -
     ],
 )
 def test_errors_become_one_line_and_a_code(
-    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, says: str
+    physml: Physml, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, says: str
 ) -> None:
     def fail(*_: object) -> int:
         raise error
@@ -529,9 +467,7 @@ def test_errors_become_one_line_and_a_code(
     assert re.fullmatch(says, err.strip())
 
 
-def test_an_error_that_a_stop_has_become_is_a_stop(
-    physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_that_a_stop_has_become_is_a_stop(physml: Physml, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a signal arrives within an import, the clean-up of a library may fail."""
 
     def fail(*_: object) -> int:
@@ -544,7 +480,7 @@ def test_an_error_that_a_stop_has_become_is_a_stop(
     assert physml("diff", "a", "b") == (75, "", "stopped; start the same command again to go on.\n")
 
 
-def test_a_bug_is_not_hidden(physml: Callable[..., Said], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_not_hidden(physml: Physml, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> int:
         raise KeyError("a bug")
 
@@ -554,7 +490,7 @@ def test_a_bug_is_not_hidden(physml: Callable[..., Said], monkeypatch: pytest.Mo
 
 
 def test_a_run_that_fails_ends_with_one(
-    physml: Callable[..., Said], own_roots: Path, monkeypatch: pytest.MonkeyPatch
+    physml: Physml, own_roots: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (own_roots / "failing_rnn.py").write_text(
         "from torch import nn\n\n\nclass Failing(nn.Module):\n"

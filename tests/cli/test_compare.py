@@ -6,15 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from made_records import finished
 
 from physml.base.paths import ROOT
-from physml.cli import main
 from physml.config.compose import compose
 from physml.config.identity import identity
 from physml.records import record
 from physml.records.record import Place
 
-Said = tuple[int, str, str]
+Physml = Callable[..., tuple[int, str, str]]
 TABLE = ("--table", "graphcon-2")
 STUDY = """task: fitzhugh_nagumo
 provenance: {kind: own, source: mine}
@@ -39,47 +39,27 @@ rows:
 """
 
 
-@pytest.fixture
-def physml(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Said]:
-    """A command in this process, with results in a folder of its own: exit code, output, errors."""
+@pytest.fixture(autouse=True)
+def own_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "results"))
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: str) -> Said:
-        try:
-            code = main.main(list(arguments))
-        except SystemExit as end:  # argparse
-            code = int(end.code or 0)
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
 
 
 def kept(name: str, identity: str, seeds: range, shift: float, experiment: str = "") -> Path:
     """Records of a model of one's own, as ad hoc runs leave them; the path of the last one."""
     for seed in seeds:
-        made = {
-            "schema": 2,
-            "experiment": experiment or f"adhoc/{name}",
-            "identity": identity,
-            "split": 0,
-            "seed": seed,
-            "status": "finished",
-            "protocol": "clean",
-            "metrics": {"best": {"test": {"rmse": shift + 0.01 * seed**2}}, "last": None},
-            "config": {"profile": "full", "task": {"_target_": "tasks.mine.Mine"}},
-            "choices": {"task": None},
-        }
+        config = {"profile": "full", "task": {"_target_": "tasks.mine.Mine"}}
+        made = finished(
+            experiment or f"adhoc/{name}", seed, test={"rmse": shift + 0.01 * seed**2},
+            identity=identity, protocol="clean", config=config, choices={"task": None},
+        )  # fmt: skip
         path = Path("results") / Place(f"adhoc/{name}", identity, 0, seed).relative
         record.write(path, made)
     return path
 
 
-def test_two_rows_of_a_table(physml: Callable[..., Said]) -> None:
+def test_two_rows_of_a_table(physml: Physml) -> None:
     code, out, err = physml("compare", "GraphCON-GCN", "--table", "graphcon-2", "MLP", "--out", "it.md")
     assert (code, err) == (0, "")
     assert out.startswith("graphcon-2: GraphCON-GCN (A) against MLP (B)\n")
@@ -91,21 +71,24 @@ def test_two_rows_of_a_table(physml: Callable[..., Said]) -> None:
     assert Path("it.md").read_text().startswith("# graphcon-2: GraphCON-GCN (A) against MLP (B)\n")
 
 
-def test_the_output_in_the_docs_is_the_real_one(physml: Callable[..., Said]) -> None:
+def test_the_output_in_the_docs_is_the_real_one_and_nothing_is_trained(
+    physml: Physml, tmp_path: Path
+) -> None:
     _, out, _ = physml("compare", "GraphCON-GCN", "MLP", *TABLE)
+    assert not list(tmp_path.iterdir())
     page = (ROOT / "docs" / "verdicts.md").read_text(encoding="utf-8")
     shown = page.partition("```text\ngraphcon-2: ")[2].partition("\n```")[0]
     real = "\n".join(line.rstrip() for line in out.splitlines())
     assert shown and real.startswith(f"graphcon-2: {shown}")
 
 
-def test_columns_without_runs_are_named(physml: Callable[..., Said]) -> None:
+def test_columns_without_runs_are_named(physml: Physml) -> None:
     code, out, _ = physml("compare", "G2-GAT, mean over heads", "G2-GAT", "--table", "g2-2")
     assert code == 0
     assert "Film: not compared: G2-GAT, mean over heads has no finished run" in " ".join(out.split())
 
 
-def test_two_experiments_and_one_metric(physml: Callable[..., Said]) -> None:
+def test_two_experiments_and_one_metric(physml: Physml) -> None:
     arguments = ("compare", "g2/texas-mlp", "g2/texas-gcn", "--metric", "test/accuracy")
     code, out, _ = physml(*arguments)
     assert code == 0
@@ -113,7 +96,7 @@ def test_two_experiments_and_one_metric(physml: Callable[..., Said]) -> None:
     assert "cross_entropy" not in out
 
 
-def test_records_of_ones_own(physml: Callable[..., Said]) -> None:
+def test_records_of_ones_own(physml: Physml) -> None:
     first, second = kept("mine-a", "aaaaaaaa", range(5), 1.0), kept("mine-b", "bbbbbbbb", range(5), 2.0)
     by_name = physml("compare", "mine-a", "adhoc/mine-b", "--out", "it.csv")
     assert by_name[0] == 0
@@ -128,7 +111,7 @@ def test_records_of_ones_own(physml: Callable[..., Said]) -> None:
 
 
 @pytest.fixture
-def own(physml: Callable[..., Said]) -> None:
+def own(physml: Physml) -> None:
     """A study, an experiment and a table in the working folder, with records of all."""
     for name, text in {"study.yaml": STUDY, "mine.yaml": MINE, "mytable.yaml": MY_TABLE}.items():
         Path(name).write_text(text)
@@ -142,7 +125,7 @@ def own(physml: Callable[..., Said]) -> None:
 
 
 @pytest.mark.parametrize("back", ["", "../"])
-def test_files_of_a_folder_of_ones_own(physml: Callable[..., Said], own: None, back: str) -> None:
+def test_files_of_a_folder_of_ones_own(physml: Physml, own: None, back: str) -> None:
     if back:
         Path("below").mkdir()
         os.chdir("below")
@@ -165,55 +148,7 @@ def test_files_of_a_folder_of_ones_own(physml: Callable[..., Said], own: None, b
     assert code == 2 and "a comparison needs two settings; study-mine and" in err
 
 
-def test_a_table_compares_ones_own_rows_with_one_of_its(physml: Callable[..., Said], own: None) -> None:
-    rows = (
-        "--row",
-        "label=Mine,experiment=./mine.yaml:lem",
-        "--row",
-        "label=Slow,experiment=./study.yaml:slow",
-    )
-    code, out, err = physml("table", "lem-4", "--no-run", *rows, "--compare", "LEM", "--seeds", "0-2")
-    assert (code, err) == (0, "")
-    flat = " ".join(out.split())
-    assert flat.index("printed cells trained") < flat.index("lem-4: Mine (A) against LEM (B)")
-    assert flat.index("LEM is better than Mine by") < flat.index("LEM is better than Slow by")
-    alone = physml("compare", "Slow", "LEM", "--table", "lem-4", *rows)
-    assert alone[0] == 0 and alone[1] in out
-
-
-def test_a_row_that_cannot_be_compared_hides_no_other(physml: Callable[..., Said], own: None) -> None:
-    rows = ("label=Mine,experiment=./mine.yaml:lem,seeds=7-9", "label=Slow,experiment=./study.yaml:slow")
-    options = ("--no-run", "--row", rows[0], "--row", rows[1], "--compare", "mine")
-    code, out, err = physml("table", "./mytable.yaml", *options)
-    assert code == 2
-    assert err.startswith("error: Mine against mine: a comparison needs finished runs of both rows")
-    assert "mine is better than Slow by" in " ".join(out.split())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ((), "--compare needs a row of yours: --row label=Mine,experiment=./mine.yaml:ROW"),
-        (
-            ("--row", "label=M,experiment=./mine.yaml:lem", "--compare", "LME"),
-            "lem-4 has no row 'LME'. Did you",
-        ),
-        (("--row", "label=M,experiment=./mine.yaml:lem", "--compare", "M"), "M is an extra row itself"),
-        (
-            ("--row", "label=M,experiment=./mine.yaml:lem", "--latex", "-"),
-            "With --compare, write it: --latex FILE",
-        ),
-    ],
-)
-def test_what_a_table_refuses_to_compare(
-    physml: Callable[..., Said], arguments: tuple[str, ...], says: str
-) -> None:
-    code, out, err = physml("table", "lem-4", "--no-run", "--compare", "LEM", *arguments)
-    assert (code, out) == (2, "")
-    assert says in err
-
-
-def test_runs_of_other_seeds_are_no_pairs(physml: Callable[..., Said]) -> None:
+def test_runs_of_other_seeds_are_no_pairs(physml: Physml) -> None:
     kept("mine-a", "aaaaaaaa", range(2), 1.0)
     kept("mine-b", "bbbbbbbb", range(3, 5), 1.0)
     code, out, err = physml("compare", "mine-a", "mine-b")
@@ -252,13 +187,7 @@ def test_runs_of_other_seeds_are_no_pairs(physml: Callable[..., Said]) -> None:
         (("g2/texas-mlp",), "required: B"),
     ],
 )
-def test_what_is_refused(physml: Callable[..., Said], arguments: tuple[str, ...], says: str) -> None:
+def test_what_is_refused(physml: Physml, arguments: tuple[str, ...], says: str) -> None:
     code, out, err = physml("compare", *arguments)
     assert (code, out) == (2, "")
     assert says in err
-
-
-def test_nothing_is_trained_or_written(physml: Callable[..., Said], tmp_path: Path) -> None:
-    assert physml("compare", "MLP", "GAT, as stored", *TABLE)[0] == 0
-    assert not (tmp_path / "results").exists()
-    assert not list(tmp_path.rglob("*.json"))

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from physml.base.paths import ROOT
-from physml.cli import main
 from physml.config import hydra_words
 from physml.config.compose import names
 from physml.config.overrides import expand
@@ -18,7 +17,7 @@ from physml.config.overrides import expand
 PAGE = (ROOT / "docs" / "hydra.md").read_text(encoding="utf-8")
 TYPED, REFUSED, _ = PAGE.partition("## What you type")[2].split("\n## ")
 TINY = ("model=lem", "task=adding", "profile=smoke")
-Ran = tuple[int, str, str]
+Physml = Callable[..., tuple[int, str, str]]
 
 
 def table(text: str) -> list[list[str]]:
@@ -31,19 +30,10 @@ def spans(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
-@pytest.fixture
-def physml(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Callable[..., Ran]:
+@pytest.fixture(autouse=True)
+def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PHYSML_CONF", raising=False)
-
-    def call(*arguments: str) -> Ran:
-        code = main.main(list(arguments))
-        shown = capsys.readouterr()
-        return code, shown.out, shown.err
-
-    return call
 
 
 @pytest.fixture
@@ -66,7 +56,7 @@ COMMANDS = [c for row in table(TYPED) for c in spans(row[1]) if c.startswith("ph
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_of_the_page_composes(
-    physml: Callable[..., Ran], files: Path, command: str, monkeypatch: pytest.MonkeyPatch
+    physml: Physml, files: Path, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = shlex.split(command)[1:]
     if "~net" in words:
@@ -86,7 +76,7 @@ def test_every_word_that_is_refused_is_on_the_page() -> None:
 
 
 @pytest.mark.parametrize("words", [w for row in table(REFUSED) for w in spans(row[0])])
-def test_a_word_without_a_meaning_names_the_way(physml: Callable[..., Ran], words: str) -> None:
+def test_a_word_without_a_meaning_names_the_way(physml: Physml, words: str) -> None:
     word = words if words.startswith("-") or "=" in words else f"{words}=x"
     code, out, err = physml("run", word, *TINY)
     assert (code, out) == (2, "")
@@ -95,14 +85,14 @@ def test_a_word_without_a_meaning_names_the_way(physml: Callable[..., Ran], word
     assert err.startswith("error: ") and (not named or any(word in err for word in named)), err
 
 
-def test_settings_without_a_command_are_repeated_with_one(physml: Callable[..., Ran]) -> None:
+def test_settings_without_a_command_are_repeated_with_one(physml: Physml) -> None:
     for words in (("model=lem", "task=adding"), ("-m", "seed=0,1", *TINY), ("--cfg", "job", *TINY)):
         code, _, err = physml(*words)
         assert code == 2
         assert f"Did you mean: physml run {' '.join(words)}" in err
 
 
-def test_cfg_shows_the_same_in_every_form(physml: Callable[..., Ran]) -> None:
+def test_cfg_shows_the_same_in_every_form(physml: Physml) -> None:
     plain = physml("run", *TINY, "--cfg")
     assert plain[0] == 0
     for form in (("--cfg", "job"), ("--cfg=job",), ("-c", "job"), ("--cfg", "job", "--resolve")):
@@ -111,7 +101,7 @@ def test_cfg_shows_the_same_in_every_form(physml: Callable[..., Ran]) -> None:
     assert "--resolve belongs to --cfg" in physml("run", *TINY, "--resolve")[2]
 
 
-def test_config_dir_is_the_folder_of_own_configs(physml: Callable[..., Ran], files: Path) -> None:
+def test_config_dir_is_the_folder_of_own_configs(physml: Physml, files: Path) -> None:
     assert "no model named mine" in physml("run", "model=mine", "task=adding", "--cfg")[2]
     code, out, _ = physml("run", "--config-dir", "conf2", "model=mine", "task=adding", "--cfg")
     assert code == 0 and "_target_: physml.models.sequence.lem.LEM" in out
@@ -123,7 +113,7 @@ def test_equal_combinations_are_one() -> None:
     assert expand(["seed=0,0,1"], names) == [["seed=0"], ["seed=1"]]
 
 
-def test_an_empty_mapping_empties(physml: Callable[..., Ran]) -> None:
+def test_an_empty_mapping_empties(physml: Physml) -> None:
     said = physml("run", "model=gcn", "task=pyg", "task.dataset=Actor", "task.options={}", "--cfg")[1]
     assert "options: {}" in said
     merged = physml("run", "model=gcn", "task=pyg", "+task.options={split: public}", "--cfg")[1]

@@ -12,7 +12,7 @@ import pytest
 import run_child
 import run_harness
 
-from physml.base.paths import ROOT, own_folders
+from physml.base.paths import ROOT
 from physml.cli import main
 from physml.config.compose import Composed, compose
 from physml.queue import requested as requested_runs
@@ -88,14 +88,10 @@ def physml(folder: Path, inside: Path, tmp_path: Path) -> Physml:
 
 
 @pytest.fixture
-def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of results; work folders and caches lie beside it."""
-    for key, value in own_folders(tmp_path).items():
-        monkeypatch.setenv(key, value)
-    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "out"))
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+def inside(own_roots: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of results."""
     monkeypatch.setenv("COLUMNS", "220")
-    return tmp_path / "out"
+    return own_roots / "results"
 
 
 def records(folder: Path) -> list[Record]:
@@ -110,9 +106,9 @@ def row_of(out: str, label: str) -> str:
 
 @pytest.mark.slow
 def test_a_plugin_is_run_and_becomes_a_row_and_an_edit_makes_another_setting(
-    physml: Physml, folder: Path, tmp_path: Path
+    physml: Physml, folder: Path, inside: Path
 ) -> None:
-    runs = tmp_path / "out" / "runs"
+    runs = inside / "runs"
     target = ("plugins=[my_rnn.py]", "model._target_=my_rnn.MyRNN", "task=fitzhugh_nagumo", "profile=smoke")
     command = [sys.executable, "-m", "physml", "run", *target, "model.d_hidden=3", "+model.leak=0.2"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -338,7 +334,7 @@ def test_plugins_are_found_beside_the_study(
     ],
 )
 def test_a_mistake_in_a_row_of_ones_own_is_told_before_anything_is_trained(
-    physml: Physml, folder: Path, tmp_path: Path, file: str, old: str, new: str, says: str
+    physml: Physml, folder: Path, inside: Path, file: str, old: str, new: str, says: str
 ) -> None:
     text = (folder / file).read_text()
     assert old in text
@@ -347,7 +343,7 @@ def test_a_mistake_in_a_row_of_ones_own_is_told_before_anything_is_trained(
     assert code == 2
     assert re.search(says, said), said
     assert "Traceback" not in said
-    assert not (tmp_path / "out" / "runs").exists()
+    assert not (inside / "runs").exists()
 
 
 # ---------------------------------------------------------------------------- rows that cannot be made

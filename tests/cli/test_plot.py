@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from physml.base.paths import own_folders, work_root
-from physml.cli import main, plot
+from physml.base.paths import work_root
+from physml.cli import plot
 from physml.cli.console import describe
 from physml.records import record
 from physml.report.figure.run_curves import metrics_of, run_curves
@@ -18,25 +18,9 @@ Said = tuple[int, str, str]
 Physml = Callable[..., Said]
 
 
-@pytest.fixture
-def own_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Results, work folders and caches in the folder of the test, which is the working folder too."""
-    for key, value in own_folders(tmp_path).items():
-        monkeypatch.setenv(key, value)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def physml(capsys: pytest.CaptureFixture[str], own_roots: Path) -> Physml:
-    """A command in this process: exit code, output, errors."""
-
-    def call(*arguments: str) -> Said:
-        code = main.main(list(arguments))
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return call
+@pytest.fixture(autouse=True)
+def in_own_roots(own_roots: Path) -> None:
+    """Nothing is written elsewhere."""
 
 
 def records(name: str = LEM) -> list[Any]:
@@ -54,13 +38,12 @@ def test_runs_of_experiments_are_drawn_with_their_means(physml: Physml, own_root
     assert out.read_text().splitlines()[1].split(",")[-2] == "2"
 
 
-@pytest.mark.parametrize("form", ["png", "svg", "pdf"])
-def test_a_record_is_drawn_in_the_form_of_its_file(physml: Physml, own_roots: Path, form: str) -> None:
-    out = own_roots / f"one.{form}"
+def test_a_record_is_drawn_in_the_form_of_its_file(physml: Physml, own_roots: Path) -> None:
+    out = own_roots / "one.pdf"
     code, said, _ = physml(
         "plot", records()[0]["path"], "--metric", "train/loss", "--log-y", "--out", str(out)
     )
-    assert code == 0 and "1 run, train/loss" in said and out.stat().st_size > 1000
+    assert code == 0 and "1 run, train/loss" in said and out.read_bytes().startswith(b"%PDF")
 
 
 @pytest.mark.parametrize(
@@ -130,12 +113,5 @@ def test_the_end_of_a_run_names_its_files_and_what_was_typed(own_roots: Path) ->
     (work / "wandb" / "offline-run-1").mkdir(parents=True)
     (work / "curves.png").touch()
     after = describe(made)
-    for words in (
-        "  curve: ",
-        "physml plot",
-        "  picture: ",
-        "curves.png",
-        "  W&B, offline: ",
-        "offline-run-1",
-    ):
+    for words in ("curve: ", "physml plot", "picture: ", "curves.png", "W&B, offline: ", "offline-run-1"):
         assert words in after

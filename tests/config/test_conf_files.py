@@ -19,6 +19,7 @@ from physml.report.table.settings import collect_settings, load_settings
 from physml.report.table.spec import experiments_of, find_table, load_table, table_ids
 from physml.run.spec import spec_of
 
+FOUND = "{trial: 0, search: results/search/x.json, set: {}, drawn: 1, trials: 1, seeds: 1}"
 PLUGIN = "from physml.models.sequence.lem import LEM\n\n\nclass Mine(LEM):\n    version = 1\n"
 STUDY: dict[str, Any] = {
     "task": "adding",
@@ -186,7 +187,7 @@ def test_a_file_of_ones_own_hides_no_shipped_one(own: Path, file: str, use: Any)
 
 
 def test_neither_does_an_alias_a_searched_file_or_a_file_at_a_path(own: Path, folder: Path) -> None:
-    write(own / "study" / "lem" / "fitzhugh_nagumo.searched.yaml", "lem: {trial: 0}")
+    write(own / "study" / "lem" / "fitzhugh_nagumo.searched.yaml", f"lem: {FOUND}")
     before = compose(["experiment=lem/fitzhugh_nagumo-lem"]).config
     assert before["provenance"]["kind"] != "searched-here"
     path = write(folder / "lem-4.yaml", TABLE)

@@ -94,17 +94,12 @@ def test_overrides_count_more_than_a_row_and_a_smoke_run_stays_tiny(conf: Path) 
 
 
 def test_what_a_search_found_counts_more_than_the_row(conf: Path) -> None:
-    found = {
-        "trial": 3,
-        "set": {"model.dt": 0.125, "optim.lr": 0.5},
-        "note": "best",
-        "search": "results/search/x.json",
-    }
-    write(conf, {"changed": found}, "some/adding.searched.yaml")
+    facts = {"search": "results/search/x.json", "drawn": 4, "trials": 3, "seeds": 2}
+    found = {"trial": 3, "set": {"model.dt": 0.125, "optim.lr": 0.5}}
+    write(conf, {"changed": found | facts}, "some/adding.searched.yaml")
     made = config_of("experiment=some/adding-changed")
     assert (made["model"]["dt"], made["optim"]["lr"]) == (0.125, 0.5)
-    about = {"kind": "searched-here", "source": "a paper", "note": "best", "search": "results/search/x.json"}
-    assert made["provenance"] == about
+    assert made["provenance"] == {"kind": "searched-here", "source": "a paper", "note": None, **facts}
     assert config_of("experiment=some/adding-base")["provenance"]["kind"] == "paper"
 
 
@@ -137,7 +132,7 @@ def test_the_list_knows_model_and_task(conf: Path) -> None:
 
 
 ROW = {"model": "lem"}
-FOUND = {"trial": 1, "set": {}, "note": "n", "search": "results/search/x.json"}
+FOUND = {"trial": 1, "set": {}, "search": "results/search/x.json", "drawn": 2, "trials": 2, "seeds": 1}
 
 
 @pytest.mark.parametrize(

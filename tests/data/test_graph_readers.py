@@ -208,17 +208,6 @@ def test_the_ten_splits_have_the_published_sizes(name: str, sizes: tuple[int, ..
     assert len({arrays["split_test"][k].tobytes() for k in range(10)}) == 10
 
 
-def test_one_cornell_is_texas_and_the_other_is_not(real: Store) -> None:
-    texas, cornell, other = (
-        read(real, BY_NAME[f"geom_{name}"]) for name in ("texas", "cornell", "cornell_bingzhewei")
-    )
-    assert (graphs.dense_features(texas) == graphs.dense_features(cornell)).all()
-    assert (texas["y"] == cornell["y"]).all()
-    assert np.bincount(texas["y"]).tolist() == [33, 1, 18, 101, 30]
-    assert (texas["y"] != other["y"]).any()
-    assert (graphs.dense_features(cornell) != graphs.dense_features(other)).any()
-
-
 @pytest.mark.parametrize(("name", "size"), [("cora", 2485), ("citeseer", 2120), ("pubmed", 19_717)])
 def test_the_largest_component_has_the_published_size(name: str, size: int, real: Store) -> None:
     arrays = read(real, BY_NAME[f"planetoid_{name}"])

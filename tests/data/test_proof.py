@@ -70,7 +70,8 @@ def test_the_weakest_file_counts() -> None:
     assert proof.worst([None, ONE_COPY, PINNED]) == PINNED and proof.worst([None]) is None
 
 
-NUMBERS = np.array([[1.0, 2.0], [2.0, 5.0]])
+NUMBERS = np.array([[1, 2], [2, 5]])
+LABELS_OF_SIX = np.array([0, 1, 1, 0, 0, 0])
 
 
 @pytest.mark.parametrize(
@@ -80,9 +81,11 @@ NUMBERS = np.array([[1.0, 2.0], [2.0, 5.0]])
             {"counts": {1: 1, 2: 2, 5: 1}, "low": 1, "high": 5, "mean": 2.5, "sd": 1.5, "first": (1.0, 2.0)},
             None,
         ),
-        ({"counts": {1: 2, 2: 1, 5: 1}}, "counts of x must be {1: 2, 2: 1, 5: 1} .a book.; got {1.0: 1,"),
+        ({"counts": {1: 2, 2: 1, 5: 1}}, "counts of x must be {1: 2, 2: 1, 5: 1} .a book.; got {1: 1,"),
         ({"shape": (2, 2), "mean": 2.5, "first": (1.0, 2.0)}, None),  # to the digits that are printed
         ({"shape": (4,)}, "the shape of x must be .4,. .a book.; got .2, 2."),
+        ({"homophily": 0.5}, None),
+        ({"homophily": 0.6}, "the homophily of x must be 0.6 .a book.; got 0.5"),
         ({"low": 1.5}, "the least value of x must be at least 1.5"),
         ({"high": 4}, "the greatest value of x must be at most 4"),
         ({"mean": 2.501}, "the mean of x must be 2.501"),
@@ -96,10 +99,10 @@ def test_an_array_must_have_the_statistics_that_are_known_of_it(
 ) -> None:
     about = Upstream("Set", "x", "CC0", (), name="set", statistics={"x": Statistic("a book", **known)})
     if says is None:
-        check(about, {"x": NUMBERS})
+        check(about, {"x": NUMBERS, "y": LABELS_OF_SIX})
         return
     with pytest.raises(DataError, match=says):
-        check(about, {"x": NUMBERS})
+        check(about, {"x": NUMBERS, "y": LABELS_OF_SIX})
 
 
 def test_statistics_are_of_arrays_that_the_reader_returns(tmp_path: Path) -> None:

@@ -156,23 +156,6 @@ def test_another_shape_is_refused(tmp_path: Path, steps: list[int], dimensions: 
 # ---------------------------------------------------------------------------- the sets that tasks read
 
 
-def test_the_fixture_of_eigenworms(tmp_path: Path) -> None:
-    arrays = Store(None, tmp_path, fixtures=True).read(eigenworms.EIGENWORMS)
-    assert {k: v.shape for k, v in arrays.items()} == {
-        "x_train": (128, 24, 6),
-        "y_train": (128,),
-        "x_test": (131, 24, 6),
-        "y_test": (131,),
-    }
-    assert set(arrays["y_train"].tolist()) == set(arrays["y_test"].tolist()) == {0, 1, 2, 3, 4}
-
-
-def test_the_fixture_of_ecg5000(tmp_path: Path) -> None:
-    arrays = Store(None, tmp_path, fixtures=True).read(ecg5000.ECG5000)
-    assert arrays["x_train"].shape == (500, 12, 1) and arrays["x_test"].shape == (4500, 12, 1)
-    assert set(arrays["y_train"].tolist()) == {0, 1, 2, 3, 4}
-
-
 @pytest.mark.usefixtures("small_data")
 @pytest.mark.parametrize("module", [eigenworms, ecg5000])
 @pytest.mark.parametrize("folder", ["", "sub"])
@@ -200,25 +183,6 @@ def test_the_archive_as_it_comes_is_enough(place: str, tmp_path: Path) -> None:
         archive.writestr("EigenWorms.txt", "what it is")
     arrays = Store(tmp_path / "data", tmp_path / "cache").read(eigenworms.EIGENWORMS)
     assert len(arrays["y_train"]) == 128 and len(arrays["y_test"]) == 131
-
-
-def test_a_missing_file_names_what_to_get(tmp_path: Path) -> None:
-    eigenworms.EIGENWORMS.fixture(tmp_path / "data")
-    (tmp_path / "data" / "EigenWorms_TEST.ts").unlink()
-    with pytest.raises(DataError, match=r"EigenWorms_TEST.ts is missing.*physml data get eigenworms"):
-        Store(tmp_path / "data", tmp_path / "cache").read(eigenworms.EIGENWORMS)
-
-
-@pytest.mark.usefixtures("small_data")
-def test_half_a_file_is_refused_and_nothing_is_cached(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    eigenworms.EIGENWORMS.fixture(data)
-    path = data / "EigenWorms_TEST.ts"
-    content = path.read_bytes()
-    path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(DataError, match=r"EigenWorms_TEST\.ts"):
-        Store(data, tmp_path / "cache").read(eigenworms.EIGENWORMS)
-    assert not list((tmp_path / "cache").rglob("*.npz"))
 
 
 # ---------------------------------------------------------------------------- the real files, where they are

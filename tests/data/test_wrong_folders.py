@@ -378,6 +378,10 @@ PTB_CASES = {
     "web page": (put(WORDS_TEST, PAGE), r"ptb\.test\.txt: expected 3761 lines"),
     "a new word": (text(WORDS_TEST, r"^ \w+", " unheard"), r"ptb\.test\.txt: 'unheard' does not stand in"),
     "an empty line": (text(WORDS_TEST, r"^.*\n", "\n"), r"ptb\.test\.txt, line 1: expected words"),
+    "the sign for the end of a line": (
+        text(WORDS_TEST, r"^ \w+", f" {ptb.EOS}"),
+        r"ptb\.test\.txt, line 2: expected words",
+    ),
     "words for characters": (text(CHARS_TEST, r"^ \w", " ab"), r"ptb\.char\.test\.txt, line \d: .*single ch"),
     "a file is missing": (drop(CHARS_TEST), r"(ptb\.char\.test\.txt|simple-examples\.tgz) is missing"),
 }
@@ -385,6 +389,10 @@ PTB_CASES = {
 IMDB_CASES = {
     "half an archive": (cut(imdb.ARCHIVE), r"aclImdb_v1\.tar\.gz is not a valid tar"),
     "damaged byte": (flip(imdb.ARCHIVE), r"aclImdb_v1\.tar\.gz is not a valid tar"),
+    "web page, packed": (
+        put(imdb.ARCHIVE, gzip.compress(PAGE)),
+        r"aclImdb_v1\.tar\.gz is not a valid zip or tar",
+    ),
     "an empty review": (tar(one(REVIEW, b" \n"), imdb.ARCHIVE), rf"{REVIEW} is empty"),
     "a review in Latin-1": (tar(one(REVIEW, b"tr\xe8s bon"), imdb.ARCHIVE), rf"{REVIEW} is no text in UTF-8"),
     "a review is missing": (tar(without(REVIEW), imdb.ARCHIVE), r"(19|20) reviews in aclImdb/train/\w+, exp"),
@@ -403,6 +411,7 @@ GLOVE_CASES = {
     "NaN": (text(glove.FILE, r"-?[\d.]+$", "nan"), r"100d\.txt, line 1: expected a word and 100 n"),
     "a word for a number": (text(glove.FILE, r"-?[\d.]+$", "abc"), r"glove\.6B\.100d\.txt, line 1: .*abc"),
     "a word twice": (text(glove.FILE, "^film", "the"), r"100d\.txt: 11 words, 10 of them different"),
+    "fewer words": (text(glove.FILE, r"\n[^\n]+\n\Z", "\n"), r"100d\.txt: 10 words, 10 of them different"),
     "web page": (put(glove.FILE, PAGE), r"glove\.6B\.100d\.txt, line 1: expected a word and 100 numbers"),
 }
 

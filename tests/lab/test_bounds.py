@@ -6,7 +6,6 @@ the bound.
 """
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,18 +21,13 @@ from physml.models.sequence.cornn import CoRNN
 from physml.models.sequence.gated import LSTM
 from physml.models.sequence.lem import LEM
 from physml.models.sequence.unicornn import UnICORNN
-from physml.ops.backend import running
+
+pytestmark = pytest.mark.usefixtures("nothing_is_compiled")
 
 drawn = settings(derandomize=True, deadline=None, max_examples=8)
 seeds = st.integers(0, 2**31)
 N = 20
 ROOM = 1 + 1e-9  # for rounding
-
-
-@pytest.fixture(autouse=True, scope="module")
-def nothing_is_compiled() -> Iterator[None]:
-    with running("reference"):
-        yield
 
 
 def randomise(layer: Any, scale: float, seed: int) -> Any:

@@ -3,7 +3,6 @@
 Where the text misprints a weight or claims too much, a test shows it.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,13 +17,8 @@ from physml.lab import constructed_lem as built
 from physml.lab.shallow import Shallow, affine, box, fitted, identity
 from physml.lab.simulate import multiscale
 from physml.models.sequence.lem import LEM
-from physml.ops.backend import running
 
-
-@pytest.fixture(autouse=True, scope="module")
-def nothing_is_compiled() -> Iterator[None]:
-    with running("reference"):
-        yield
+pytestmark = pytest.mark.usefixtures("nothing_is_compiled")
 
 
 def inputs(n: int, seed: int = 0) -> np.ndarray:

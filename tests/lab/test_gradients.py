@@ -1,6 +1,5 @@
 """Gradients by step against one graph over all steps in which every step has parameters of its own."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,7 +19,8 @@ from physml.models.sequence.orthogonal import ExpRNN
 from physml.models.sequence.rnn import SequenceModel
 from physml.models.sequence.unicornn import UnICORNN
 from physml.models.sequence.unitary import FullCapacityURNN, UnitaryRNN
-from physml.ops.backend import running
+
+pytestmark = pytest.mark.usefixtures("nothing_is_compiled")
 
 D, H, T, B = 2, 3, 7, 2
 
@@ -37,12 +37,6 @@ class Leaky(nn.Module):
     def step(self, u: Tensor, state: tuple[Tensor]) -> tuple[Tensor, tuple[Tensor]]:
         y = 0.9 * state[0] + 0.1 * torch.tanh(self.W(state[0]) + self.V(u))
         return y, (y,)
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_compiled() -> Iterator[None]:
-    with running("reference"):
-        yield
 
 
 def layers() -> dict[str, nn.Module]:

@@ -2,7 +2,6 @@
 
 import copy
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +26,11 @@ from physml.models.sequence.lem import LEM
 from physml.models.sequence.neural_ode import HeavyBallNODE, NeuralODE
 from physml.models.sequence.rnn import SequenceModel
 from physml.models.sequence.unicornn import UnICORNN
-from physml.ops.backend import running
 from tasks.adding import Adding
 
+pytestmark = pytest.mark.usefixtures("nothing_is_compiled")
+
 H, T = 3, 6
-
-
-@pytest.fixture(autouse=True, scope="module")
-def nothing_is_compiled() -> Iterator[None]:
-    with running("reference"):
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -17,15 +17,10 @@ from physml.lab import universal
 from physml.lab.shallow import Shallow, fitted
 from physml.lab.simulate import universality
 from physml.models.sequence.oscillator import MultilayerOscillator, NeuralOscillator
-from physml.ops.backend import running
+
+pytestmark = pytest.mark.usefixtures("nothing_is_compiled")
 
 T_END = universality.T_END
-
-
-@pytest.fixture(autouse=True, scope="module")
-def nothing_is_compiled() -> Iterator[None]:
-    with running("reference"):
-        yield
 
 
 def times(dt: float) -> np.ndarray:

@@ -191,11 +191,25 @@ def normed_lstm(D: int, H: int, dtype: torch.dtype) -> Cell:
         h, c = state
         i, f, g, o = (norms[0](V(u)) + norms[1](W(h))).chunk(4, 1)
         c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-        h = torch.sigmoid(o) * torch.tanh(norms[2](c))
+        h = torch.sigmoid(o) * torch.tanh(norms[2](c) if H > 1 else c)
         return h, (h, c)
 
     scales = [p for norm in norms for p in norm.parameters()]
     return Cell(step, [*V.parameters(), *W.parameters(), *scales], [H, H])
+
+
+def normed_sums(D: int, H: int, dtype: torch.dtype) -> Cell:
+    """Norms of sums of products, vectors and a number, in groups; and of a sum with something else in it."""
+    V, W = _linear(D, 2 * H, dtype), _linear(H, 2 * H, dtype, bias=False)
+    gain, shift = nn.Parameter(torch.rand(2 * H, dtype=dtype)), nn.Parameter(torch.rand(1, dtype=dtype))
+
+    def step(u, state):
+        (h,) = state
+        a, b = F.group_norm(V(u) + W(h) + shift, 2 if H > 1 else 1, gain).chunk(2, 1)
+        h = torch.tanh(shift * a + b * F.layer_norm(V(u) + 0.5 * W(h), (2 * H,))[:, :H])
+        return h, (h,)
+
+    return Cell(step, [*V.parameters(), *W.parameters(), gain, shift], [H])
 
 
 def slstm_with_heads(D: int, H: int, dtype: torch.dtype) -> Cell:
@@ -214,7 +228,8 @@ def slstm_with_heads(D: int, H: int, dtype: torch.dtype) -> Cell:
         write, keep = torch.exp(i - m), torch.exp(kept - m)
         c, n = keep * c + write * torch.tanh(z), keep * n + write
         h = torch.sigmoid(o) * c / (n.abs() + 1)
-        return F.group_norm(h, len(widths) if H % 2 == 0 else 1, gain), (h, c, n, m)
+        normed = F.group_norm(h, len(widths) if H % 2 == 0 else 1, gain) if H > 1 else gain * h
+        return normed, (h, c, n, m)
 
     return Cell(step, [*V.parameters(), *(r for gate in R for r in gate), gain], [H] * 4)
 
@@ -288,7 +303,7 @@ CELLS = {
     f.__name__: f
     for f in (
         *(tanh, lstm, lstm_of_one_product, gru, lem, cornn, midpoint, independent, odd_operations, two_sizes),
-        *(linear, oscillator, normed_lstm, slstm_with_heads, unitary, attention),
+        *(linear, oscillator, normed_lstm, normed_sums, slstm_with_heads, unitary, attention),
     )
 }
 

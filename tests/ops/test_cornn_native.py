@@ -119,6 +119,15 @@ def test_threads(T: int, H: int, B: int, n_threads: int, monkeypatch: pytest.Mon
     assert all(map(torch.equal, together, both(native.cornn, x)))
 
 
+@pytest.mark.parametrize(("B", "T", "D", "H"), [(3, 5, 2, 16), (9, 65, 3, 33), (43, 20, 1, 40)])
+def test_what_goes_past_the_caches(B: int, T: int, D: int, H: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As results do that are large: bit for bit the same."""
+    x = leaves(B, T, D, H)
+    near = both(native.cornn, x)
+    monkeypatch.setenv("PHYSML_NATIVE_FLAGS", "-DLARGE=0")
+    assert all(map(torch.equal, near, both(native.cornn, x)))
+
+
 def test_layers_can_be_stacked() -> None:
     def stacked(backend: str) -> list[Tensor]:
         torch.manual_seed(0)

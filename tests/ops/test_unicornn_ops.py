@@ -110,6 +110,18 @@ def threads():
     torch.set_num_threads(before)
 
 
+@pytest.mark.parametrize(("B", "H"), [(6, 4), (3, 24), (5, 33)])
+def test_what_goes_past_the_caches(B: int, H: int, threads, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As results do that are large: bit for bit the same, wherever the rows of a thread begin."""
+    monkeypatch.setattr(native, "WORTH_A_THREAD", 1)
+    threads(4)
+    x = leaves(B, 50, H)
+    near = everything("native", x)
+    monkeypatch.setenv("PHYSML_NATIVE_FLAGS", "-DLARGE=0")
+    past = everything("native", x)
+    assert all(torch.equal(near[name], past[name]) for name in near)
+
+
 def test_what_native_refuses() -> None:
     x = leaves(2, 3, 4)
     with pytest.raises(InputError, match=r"float32 or float64; got torch\.bfloat16"):

@@ -1,4 +1,4 @@
-"""Records: a run's file joined with its setting's, older schemas, and files that cannot be used."""
+"""Records: a run's file joined with its setting's, and files that cannot be used."""
 
 import copy
 import json
@@ -10,7 +10,6 @@ import pytest
 from physml.base.errors import RecordError
 from physml.cli import main
 from physml.records import record
-from physml.records.pack import pack
 from physml.records.schema import SCHEMA
 
 IDENTITY = "0123abcd"
@@ -37,12 +36,6 @@ def made(**changes: Any) -> dict[str, Any]:
         "hashed": {"model": {"dt": 0.1}},
         "curve": None,
     } | changes
-
-
-def first_schema(**changes: Any) -> dict[str, Any]:
-    """The same as one file of schema 1."""
-    data = {"version": 1, "sizes": {"test": 8}, "sha256": {"a.zip": "0f"}, "verified": {"a.zip": "bytes"}}
-    return made(schema=1, data=data) | changes
 
 
 def path_of(folder: Path, seed: int = 3) -> Path:
@@ -111,22 +104,6 @@ def test_not_a_number_becomes_null(tmp_path: Path) -> None:
     assert record.read(path_of(tmp_path))["metrics"] == {"best": {"test": {"mse": None}}, "last": None}
 
 
-# ---------------------------------------------------------------------------- the older schema
-
-
-def test_schema_1_reads_as_that_of_today(tmp_path: Path) -> None:
-    path_of(tmp_path).write_text(json.dumps(first_schema()))
-    assert record.read(path_of(tmp_path)) == made()
-
-
-def test_packing_writes_an_older_record_anew(tmp_path: Path) -> None:
-    path = path_of(tmp_path)
-    path.write_text(json.dumps(first_schema()))
-    before = record.read(path)
-    assert pack(tmp_path, tmp_path / "work") == 1
-    assert record.content_of(path)["schema"] == SCHEMA and record.read(path) == before
-
-
 # ---------------------------------------------------------------------------- what cannot be used
 
 
@@ -185,12 +162,6 @@ def test_a_value_of_the_wrong_kind_is_named_in_each_run_of_a_setting(
         assert path_of(tmp_path, seed).name in str(caught.value)
 
 
-def test_files_of_schema_1_are_checked_too(tmp_path: Path) -> None:
-    path_of(tmp_path).write_text(json.dumps(first_schema(data={"sizes": [1]})))
-    with pytest.raises(RecordError, match=r"its data\.sizes is \[1\], not a mapping"):
-        record.read(path_of(tmp_path))
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -201,10 +172,10 @@ def test_files_of_schema_1_are_checked_too(tmp_path: Path) -> None:
         (b'{"a": ' * 100_000 + b"1" + b"}" * 100_000, "nested too deeply"),
         (b'{"seed": ' + b"1" * 5000 + b"}", "is damaged"),
         (b"[1, 2]", r"it is \[1, 2\], not a mapping"),
-        (b'{"schema": 1, "seed": 0}', "it has no experiment, identity, split, status, metrics, config"),
+        (b'{"schema": 1, "seed": 0}', "has schema 1, which is no longer read"),
         (b'{"seed": 0}', "it has no schema"),
     ],
-    ids=["cut", "empty", "no text", "deep and cut", "deep", "digits", "a list", "keys missing", "no schema"],
+    ids=["cut", "empty", "no text", "deep and cut", "deep", "digits", "a list", "older", "no schema"],
 )
 def test_a_file_that_is_no_record_is_named(tmp_path: Path, content: bytes, said: str) -> None:
     path_of(tmp_path).write_bytes(content)

@@ -680,17 +680,15 @@ def test_a_search_with_a_failed_run_writes_nothing_and_makes_it_next_time(
 
 
 def test_other_rows_of_the_searched_file_stay(conf):
-    """Also those that an earlier version has written, with a note and stages."""
     write(conf)
     path = studies.searched_file("lem/fitzhugh_nagumo", conf)
-    old = {"trial": 2, "set": {"optim.lr": 0.01}, "note": "n", "search": "results/search/a.json"}
-    path.write_text(yaml.safe_dump({"gru": old | {"stages": ["4 trials"]}}))
+    facts = {"drawn": 4, "trials": 4, "seeds": 1}
+    gru = {"trial": 2, "search": "results/search/a.json", **facts, "set": {"optim.lr": 0.01}}
+    path.write_text(yaml.safe_dump({"gru": gru}))
     spec = search.load_search(LSTM)
-    search.write_found(spec, studies.Found(1, "results/search/b.json", {"optim.lr": 0.02}, drawn=4))
-    assert searched(conf) == {
-        "gru": old | {"stages": ["4 trials"]},
-        "lstm": {"trial": 1, "search": "results/search/b.json", "drawn": 4, "set": {"optim.lr": 0.02}},
-    }
+    search.write_found(spec, studies.Found(1, "results/search/b.json", {"optim.lr": 0.02}, **facts))
+    lstm = {"trial": 1, "search": "results/search/b.json", **facts, "set": {"optim.lr": 0.02}}
+    assert searched(conf) == {"gru": gru, "lstm": lstm}
     assert path.read_text().startswith(f"{search.WRITTEN}\n\ngru: {{trial: 2, ")
 
 

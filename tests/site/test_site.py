@@ -18,9 +18,10 @@ from physml.report import outcome
 from physml.report.table import spec as table_spec
 from physml.report.table.spec import find_table, load_table
 from physml.report.view.finding import finding_text
-from physml.site import build, content, words
+from physml.site import build, catalogue, content, words
 from physml.site.content import results_of
 from physml.site.data import lines
+from physml.site.table_pages import Pictures, cell_context
 
 TABLES = ["cornn-6", "lem-4", "lem-8", "own-rates", "unicornn-6"]
 
@@ -65,9 +66,10 @@ def test_every_kind_of_page_is_there(site):
     assert made["license"] and all(len(file["sha256"]) == 64 for file in made["distribution"])
 
 
-def test_two_builds_are_equal_to_the_byte(site, few, tmp_path, monkeypatch):
+def test_the_command_makes_the_same_site_to_the_byte(site, few, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(build, "gather", lambda: few)
-    build.build(tmp_path / "again", "https://example.org/x/")
+    assert main.main(["site", "--out", str(tmp_path / "again"), "--url", "https://example.org/x/"]) == 0
+    assert "index.html" in capsys.readouterr().out
 
     def content_of(folder):
         files = (path for path in folder.rglob("*") if path.is_file())
@@ -189,8 +191,12 @@ def test_a_page_is_small_and_asks_for_nothing_outside(site):
 
 
 def test_the_reference_of_the_library_is_in_the_menu(few, tmp_path, monkeypatch):
+    def first_screen(content, render):
+        yield next(page for page in catalogue.pages(content, render) if page[0] == "index.html")
+
     monkeypatch.setattr(build, "gather", lambda: few)
     monkeypatch.setattr(build, "write_reference", lambda folder: folder.mkdir(parents=True))
+    monkeypatch.setattr(build, "_all", first_screen)
     build.build(tmp_path / "site", api=True)
     assert 'href="reference/index.html">API<' in (tmp_path / "site" / "index.html").read_text()
 
@@ -203,9 +209,13 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path):
 
 
 def test_a_build_that_fails_leaves_the_old_site(site, few, monkeypatch):
+    def half(*_):
+        yield "index.html", "half of a site"
+        raise ZeroDivisionError
+
     before = (site / "index.html").read_bytes()
     monkeypatch.setattr(build, "gather", lambda: few)
-    monkeypatch.setattr(build.catalogue, "pages", lambda *_: 1 / 0)
+    monkeypatch.setattr(build, "_all", half)
     with pytest.raises(ZeroDivisionError):
         build.build(site)
     assert (site / "index.html").read_bytes() == before
@@ -229,8 +239,6 @@ def test_a_reason_stands_in_its_cells_alone(few):
     results = results_of(spec)
     (reasons,) = (block for block in results.document.long if block.heading.startswith("Reasons"))
     assert reasons.lines == ("LSTM; RMSE, last 128 test sequences: Its rate was searched.",)
-    from physml.site.table_pages import Pictures, cell_context
-
     of = {
         (one.row.label, one.column.key): cell_context(results, one, Pictures())["reasons"]
         for one in results.cells
@@ -243,8 +251,6 @@ def test_a_reason_stands_in_its_cells_alone(few):
 def test_seeds_that_are_paired_with_splits_have_a_command_each():
     spec = load_table(find_table("own-heterophily"))
     results = results_of(dataclasses.replace(spec, rows=spec.rows[:1], ranks=(), reasons=(), finding=None))
-    from physml.site.table_pages import Pictures, cell_context
-
     *runs, table = cell_context(results, results.cells[0], Pictures())["commands"]
     name = "heterophily/chameleon_filtered-mlp"
     assert runs == [f"physml run experiment={name} split={k} seed={k}" for k in range(5)]
@@ -259,10 +265,8 @@ def test_no_two_cells_share_a_page(ident):
         assert len({words.slug(name) for name in names}) == len(names)
 
 
-def test_the_command(few, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(build, "gather", lambda: few)
-    assert main.main(["site", "--out", str(tmp_path / "site")]) == 0
-    assert "index.html" in capsys.readouterr().out
-    assert main.main(["table", "lem-4", "--no-run", "--html", str(tmp_path / "t.html")]) == 0
-    assert (tmp_path / "t.html").read_text().startswith("<!doctype html>")
+def test_a_table_is_written_as_a_page(tmp_path):
+    page = tmp_path / "t.html"
+    assert main.main(["table", "lem-4", "--no-run", "--html", str(page)]) == 0
+    assert page.read_text().startswith("<!doctype html>")
     assert main.main(["table", "lem-8", "--html"]) == 2

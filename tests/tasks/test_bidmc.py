@@ -25,11 +25,6 @@ SMALL: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory) -> Store:
-    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
-
-
 def loaded(store: Store, rate: str = "heart", split: int = 0, **change: Any) -> SubjectRates:
     task = SubjectRates(rate=rate, **{**SMALL, **change})
     task.load(store, split)

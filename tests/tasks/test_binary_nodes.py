@@ -11,11 +11,6 @@ from physml.data.store import Store
 from tasks.binary_nodes import GRAPHS, BinaryNodes, ordered_pairs
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
-
-
 def loaded(store: Store, graph: str = "minesweeper", split: int = 0) -> BinaryNodes:
     task = BinaryNodes(graph=graph, protocol="clean")
     task.load(store, split)

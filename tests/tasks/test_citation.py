@@ -27,11 +27,6 @@ PARTS = ("train", "valid", "test")
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
-
-
-@pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Store:
     root = Path(os.environ.get("PHYSML_DATA", Path(__file__).parents[2] / "data"))
     if not (root / "planetoid").is_dir():

@@ -16,11 +16,6 @@ from tasks.ecg5000 import PERTURBATIONS, Beats
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
-
-
-@pytest.fixture(scope="module")
 def task(store: Store) -> Beats:
     task = Beats(perturb="robustness", protocol="paper")
     task.load(store, 0)

@@ -26,11 +26,6 @@ PARTS: tuple[Part, ...] = ("train", "valid", "test")
 STEPS = 24  # of the fixture
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
-
-
 def made(store: Store, split: int = 0, **given: Any) -> EigenWorms:
     arguments = {"split_of": "lem", "inputs": "raw", "entries": None, "keep": "last", "protocol": "official"}
     task = EigenWorms(**(arguments | given))

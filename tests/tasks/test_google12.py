@@ -29,11 +29,6 @@ ARGUMENTS = {
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory) -> Store:
-    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
-
-
-@pytest.fixture(scope="module")
 def arrays(store):
     return store.read(SPEECH_COMMANDS)
 

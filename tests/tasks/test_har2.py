@@ -23,11 +23,6 @@ PAPER: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory) -> Store:
-    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
-
-
 def loaded(store: Store, split: int = 0, **change: Any) -> HAR2:
     task = HAR2(**{**PAPER, **change})
     task.load(store, split)

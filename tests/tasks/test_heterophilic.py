@@ -38,11 +38,6 @@ LABELS_OF_TEXAS = [33, 1, 18, 101, 30]
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory) -> Store:
-    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
-
-
-@pytest.fixture(scope="module")
 def real(tmp_path_factory) -> Store:
     data = os.environ.get("PHYSML_DATA")
     if not data:

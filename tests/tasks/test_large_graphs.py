@@ -18,11 +18,6 @@ from tasks.large_graphs import Genius, LargeGraph, pairs_in_order
 SETS = {"snap_patents": SNAP_PATENTS, "arxiv_year": ARXIV_YEAR, "genius": GENIUS_GRAPH}
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
-
-
 def loaded(store: Store, graph: str, split: int = 0, **changes: Any) -> LargeGraph | Genius:
     task: LargeGraph | Genius
     if graph == "genius":

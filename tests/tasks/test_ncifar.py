@@ -21,11 +21,6 @@ PARTS = ("train", "valid", "test")
 FRESH = [("fresh_normal", "clean"), ("fresh_uniform", "clean"), ("fresh_uniform", "paper")]
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory) -> Store:
-    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
-
-
 def loaded(store: Store, **changes) -> NoisePaddedCIFAR10:
     task = NoisePaddedCIFAR10(**(ARGUMENTS | changes))
     task.load(store, 0)
@@ -80,6 +75,19 @@ def test_the_official_noise_is_one_tail_for_all_images_parts_and_passes(store):
     for part in PARTS:
         assert (inputs(task, part, seed=3)[:, 32:] == drawn).all()
     assert not torch.equal(inputs(loaded(store, noise_seed=12345), "test")[0, 32:], drawn)
+
+
+def test_batches_in_the_memory_of_others_have_the_same_numbers(store):
+    """Those that are still looked at keep theirs; what a network does to its input reaches no later batch."""
+    task = loaded(store, length=40)
+    kept, held, places = inputs(task, "train", seed=3), None, set()
+    for k, batch in enumerate(task.batches("train", 8, torch.Generator().manual_seed(3))):
+        assert torch.equal(batch.input, kept[8 * k : 8 * k + 8])
+        assert held is None or torch.equal(held, kept[8 * k - 7 : 8 * k])
+        held = batch.input[1:]
+        places.add(batch.input.data_ptr())
+        batch.input[0] = 7
+    assert len(places) < k
 
 
 @pytest.mark.parametrize(("noise", "protocol"), FRESH)

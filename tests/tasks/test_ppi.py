@@ -14,11 +14,6 @@ from tasks.ppi import PPI
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
-
-
-@pytest.fixture(scope="module")
 def task(store: Store) -> PPI:
     task = PPI(protocol="paper")
     task.load(store, 0)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Generator
 
-from physml.base.errors import DataError, InputError
+from physml.base.errors import InputError
 from physml.data.readers.ptb import EOS, PTB, vocabulary
 from physml.data.store import Store
 from physml.models.sequence.gated import GRU
@@ -24,11 +24,6 @@ ARGUMENTS = {
     "eval_streams": 1,
     "protocol": "official",
 }
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory) -> Store:
-    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
 
 
 def make(store, kind=PTBWord, **changes):
@@ -60,46 +55,6 @@ def test_the_reader_gives_the_text_back(store, tmp_path):
             assert [words[i] for i in arrays[f"{unit}_{part}"]] == want
         counts = np.bincount(arrays[f"{unit}_train"], minlength=len(words))
         assert counts.min() > 0 and (np.diff(counts) <= 0).all()  # the most frequent first
-
-
-@pytest.mark.parametrize(
-    ("name", "damage", "says"),
-    [
-        ("ptb.train.txt", lambda text: "", "ptb.train.txt is empty"),
-        ("ptb.valid.txt", lambda text: text.replace("\n", "\n\n", 1), "valid.txt, line 2: expected words"),
-        ("ptb.char.test.txt", lambda text: text.replace(" ", "", 9), "expected single characters"),
-        ("ptb.test.txt", lambda text: text.replace("the", "zebra", 1), "'zebra' does not stand in the train"),
-        ("ptb.train.txt", lambda text: text[: len(text) // 2], "expected 42068 lines and 887521 tokens"),
-        ("ptb.test.txt", lambda text: text.replace("the", EOS, 1), "expected words"),
-    ],
-)
-def test_a_text_that_cannot_be_right_is_refused(name, damage, says, tmp_path):
-    class Files:
-        small = True
-
-        def path(self, name: str) -> Path:
-            return tmp_path / name
-
-    PTB.fixture(tmp_path)
-    path = tmp_path / "simple-examples" / "data" / name
-    path.write_text(damage(path.read_text()))
-    with pytest.raises(DataError, match=says):
-        PTB.read(Files())
-
-
-def test_other_bytes_are_refused(tmp_path):
-    path = tmp_path / "simple-examples" / "data" / "ptb.train.txt"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(b"\xff\xfe")
-
-    class Files:
-        small = True
-
-        def path(self, name: str) -> Path:
-            return tmp_path / name
-
-    with pytest.raises(DataError, match="no text in UTF-8"):
-        PTB.read(Files())
 
 
 # ---------------------------------------------------------------------------- batches

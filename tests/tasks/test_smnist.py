@@ -35,11 +35,6 @@ def make(**changes) -> SequentialMNIST:
     return SequentialMNIST(**(ARGUMENTS | changes))
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory) -> Store:
-    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
-
-
 def loaded(store: Store, **changes) -> SequentialMNIST:
     task = make(**changes)
     task.load(store, 0)

@@ -19,11 +19,6 @@ from tasks.superpixels import Superpixels
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
-
-
-@pytest.fixture(scope="module")
 def task(store: Store) -> Superpixels:
     task = Superpixels(protocol="official")
     task.load(store, 0)

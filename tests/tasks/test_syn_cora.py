@@ -18,11 +18,6 @@ PARTS = ("train", "valid", "test")
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
-
-
-@pytest.fixture(scope="module")
 def real(tmp_path_factory):
     root = os.environ.get("PHYSML_DATA")
     if not root or not (Path(root) / syn_cora.file_name(1.0, 3)).is_file():

@@ -25,11 +25,6 @@ N, N_EDGES = {"chameleon": 2277, "squirrel": 5201}, {"chameleon": 62_792, "squir
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
-
-
-@pytest.fixture(scope="module")
 def real(tmp_path_factory):
     root = os.environ.get("PHYSML_DATA")
     if not root or not (Path(root) / musae.file_name("squirrel", "edges")).is_file():

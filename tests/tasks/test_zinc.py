@@ -17,11 +17,6 @@ from physml.task.trivial import score_reference
 from tasks.zinc import Zinc
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
-
-
 def loaded(store: Store, **changes: Any) -> Zinc:
     task = Zinc(**({"molecules": "zinc", "protocol": "official"} | changes))
     task.load(store, 0)

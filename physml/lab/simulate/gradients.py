@@ -37,13 +37,12 @@ def by_lag(*, experiment: str, of: str, seed: int, sequences: int = 8, length: i
     return {"x": np.arange(float(len(y))), "y": _positive(y)}
 
 
-def jacobians(*, experiment: str, of: str, seed: int, length: int | None = None) -> Arrays:
-    r"""The greatest or the median singular value of :math:`\partial X_n/\partial X_k` against n - k.
+def jacobians(*, experiment: str, seed: int, length: int | None = None) -> Arrays:
+    r"""The greatest singular value of :math:`\partial X_n/\partial X_k` against n - k.
 
     Shapes: x (n,) the lags from 1, y (n,).
     """
-    one_of("of", of, ("greatest", "median"))
-    y = experiments.jacobians(experiment, seed=seed, length=length)[of]
+    y = experiments.jacobians(experiment, seed=seed, length=length)
     return {"x": np.arange(1.0, len(y) + 1), "y": _positive(y)}
 
 

@@ -15,6 +15,8 @@ from physml.models.start import truncated_normal
 
 BLOCK = 64  # steps of S4D in one product: as many multiplications as its states take, with 32 of them
 BLOCK_ON_GPU = 512  # where the recurrence over blocks is a launch for each
+LARGE = 1 << 23  # numbers in a batch of S4D, 32 MiB, above which it is trained in parts
+PART = 1 << 21  # numbers in each part
 FINE = 8  # powers of S4D that are exponentials of their own; others are products of two
 
 
@@ -138,35 +140,53 @@ class _SISO(StateSpace):
         return (coarse[..., None] * fine[..., None, :]).flatten(2)[..., :n]
 
     def _all_steps(self, u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """In blocks of n steps: a product with the kernel inside each, the recurrence from one to the next.
-
-        Axes: A blocks.
-        """
-        (n_batch, n_steps, _), exponent, (factor, share) = u.shape, self._exponent(), self.discrete()
+        """In blocks of n steps: a product with the kernel inside each, the recurrence from one to another."""
+        n_steps, exponent, (factor, share) = u.shape[1], self._exponent(), self.discrete()
         n = min(BLOCK if u.device.type == "cpu" else BLOCK_ON_GPU, n_steps)
-        n_blocks = -(-n_steps // n)
-        n_last = n_steps - (n_blocks - 1) * n
         powers, C = self._powers(n), 2 * torch.complex(*self.C)
         out, into = C[..., None] * factor[..., None] * powers, share[..., None] * powers
         read = torch.cat([out.real, -out.imag], 1)  # (H, 2P, n), from the state before a block
         write = torch.cat([into.real, into.imag], 1).flip(2).transpose(1, 2)  # (H, n, 2P), to that behind it
         kernel = (real_part(C.real, C.imag)[:, None] @ torch.cat([into.real, into.imag], 1))[:, 0]
-        kernel = kernel + F.pad(self.D[:, None], (0, n - 1))
-        u = F.pad(u.permute(2, 0, 1), (0, n - n_last)).unflatten(2, (n_blocks, n))  # (H, B, A, n)
-        pushes = (u.flatten(1, 2) @ write).view(-1, n_batch, n_blocks, 2 * self.d_state).permute(2, 1, 0, 3)
-        x, over = torch.complex(*state).unflatten(1, factor.shape), torch.exp(n * exponent)
-        before = [x]
-        for push in torch.complex(*pushes[:-1].chunk(2, 3)).unbind():
-            before.append(torch.addcmul(push, over, before[-1]))
-        x = torch.stack(before)  # (A, B, H, P)
-        y = torch.baddbmm(
-            torch.cat([x.real, x.imag], 3).permute(2, 1, 0, 3).flatten(1, 2) @ read,
-            u.flatten(1, 2),
-            toeplitz(kernel),
-        )
-        pushed = torch.complex(*(u[:, :, -1, :n_last] @ write[:, n - n_last :]).transpose(0, 1).chunk(2, 2))
-        last = (torch.exp(n_last * exponent) * before[-1] + pushed).flatten(1)
-        return y.view(-1, n_batch, n_blocks * n)[..., :n_steps].permute(1, 2, 0), (last.real, last.imag)
+        inside = toeplitz(kernel + F.pad(self.D[:, None], (0, n - 1)))
+        x = torch.complex(*state).unflatten(1, factor.shape)  # (B, H, P)
+        rows = max(1, PART // u[0].numel()) if _is_large(u) else len(u)
+        done = [
+            _blocks(*some, exponent, read, write, inside)
+            for some in zip(u.split(rows), x.split(rows), strict=True)
+        ]
+        y, last = done[0] if len(done) == 1 else map(torch.cat, zip(*done, strict=True))
+        return y, (last.real, last.imag)
+
+
+def _is_large(u: Tensor) -> bool:
+    """True for batches whose sequences are trained part by part, so that the allocator uses memory again."""
+    counted = u.device.type == "cpu" and torch.is_grad_enabled() and not torch.compiler.is_compiling()
+    return counted and u.numel() > LARGE
+
+
+def _blocks(
+    u: Tensor, x: Tensor, exponent: Tensor, read: Tensor, write: Tensor, inside: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Outputs (B, T, H) of u, and the last state, complex (B, H P), from the first, x (B, H, P).
+
+    Axes: A blocks of n steps. The matrices are those of `_SISO._all_steps`.
+    """
+    (n_batch, n_steps, _), n = u.shape, inside.shape[1]
+    n_blocks = -(-n_steps // n)
+    n_last = n_steps - (n_blocks - 1) * n
+    u = F.pad(u.permute(2, 0, 1), (0, n - n_last)).unflatten(2, (n_blocks, n))  # (H, B, A, n)
+    pushes = (u.flatten(1, 2) @ write).view(-1, n_batch, n_blocks, write.shape[2]).permute(2, 1, 0, 3)
+    over, before = torch.exp(n * exponent), [x]
+    for push in torch.complex(*pushes[:-1].chunk(2, 3)).unbind():
+        before.append(torch.addcmul(push, over, before[-1]))
+    x = torch.stack(before)  # (A, B, H, P)
+    y = torch.baddbmm(
+        torch.cat([x.real, x.imag], 3).permute(2, 1, 0, 3).flatten(1, 2) @ read, u.flatten(1, 2), inside
+    )
+    pushed = torch.complex(*(u[:, :, -1, :n_last] @ write[:, n - n_last :]).transpose(0, 1).chunk(2, 2))
+    last = (torch.exp(n_last * exponent) * before[-1] + pushed).flatten(1)
+    return y.view(-1, n_batch, n_blocks * n)[..., :n_steps].permute(1, 2, 0), last
 
 
 class S5(StateSpaceStack):

@@ -109,6 +109,21 @@ class Trace:
             self._choices[found.index] = x, weight
         return found
 
+    def changed(self, x: "Rows", change: Callable[[Tensor], Tensor]) -> "Rows | None":
+        """A linear change of the units of x, as one of the weights and biases that give x.
+
+        None where x is anything else than products and numbers per unit, added up.
+        """
+        name, *rest = self.nodes[x.index]
+        if name == "linear":
+            return self.product(Rows(self, rest[0], self.widths[rest[0]]), change(self.leaves[rest[1]]))
+        if name == "vector":
+            return self.row(change(self.leaves[rest[0]].flatten().expand(x.width)), x.width)
+        if name != "add":
+            return None
+        first, second = (self.changed(Rows(self, part, x.width), change) for part in rest)
+        return None if first is None or second is None else first + second
+
     def spread(self, x: "Rows", width: int) -> "Rows":
         """Each unit repeated for as many neighbours as fill `width`."""
         if x.width == width:

@@ -60,6 +60,8 @@ def _mean(x: Rows, dim: Any = None, keepdim: bool = False) -> Rows:
 
 def _averaged(x: Rows, groups: int, away: bool = False) -> Rows:
     """The mean of each unit's group of neighbours, or with `away` the unit's distance from it."""
+    if away and (found := x.trace.changed(x, lambda weight: _centred(weight, groups))) is not None:
+        return found
     if x.width > MOST_JOINED:
         means = x.trace.spread(summed(x, groups) / (x.width // groups), x.width)
         return x - means if away else means
@@ -70,6 +72,12 @@ def _averaged(x: Rows, groups: int, away: bool = False) -> Rows:
         return torch.eye(x.width, dtype=like.dtype, device=like.device) - means if away else means
 
     return x.trace.product(x, x.trace.constant(("means", x.width, groups, away), matrix))
+
+
+def _centred(weight: Tensor, groups: int) -> Tensor:
+    """A weight (n, k) or numbers per unit (n,), each less the mean of its group of neighbours."""
+    grouped = weight.unflatten(0, (groups, -1))
+    return (grouped - grouped.mean(1, keepdim=True)).flatten(0, 1)
 
 
 def _root(x: Any) -> Any:

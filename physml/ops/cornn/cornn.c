@@ -73,8 +73,16 @@ typedef struct {
     real *outputs;          /* (T, B, H) */
     real *y_last, *z_last;  /* (B, H) */
     real *forces, *states;  /* (T, B, P); [y | z] before each block, (blocks, B, 2P). NULL: not saved */
+    int large;              /* outputs and forces go past the caches */
     real *scratch;          /* per thread */
 } Forward;
+
+/* True if a pass with forces writes more than the caches hold, in whole vectors. */
+static int is_large(const Shape *s, const real *outputs, const real *forces) {
+    const size_t bytes = (size_t)s->n_steps * s->n_batch * 2 * s->n_padded * sizeof(real);
+    const int aligned = ((size_t)outputs | (size_t)forces) % VEC_BYTES == 0 && s->n_hidden == s->n_padded;
+    return forces && aligned && bytes > LARGE;
+}
 
 static length forward_scratch(const Shape *s) { return lines(s->n_tile * (s->ld_operand + s->ld_force)); }
 
@@ -95,16 +103,17 @@ static void forward_step(const Forward *w, length n, length row, length rows, re
         real *operand = operands + i * s->ld_operand, *force = forces + i * s->ld_force;
         real *saved = w->forces ? w->forces + (at + i) * P : force;
         real *output = w->outputs + (at + i) * H;
-        if (w->forces) expect_new(saved + next * s->n_batch * P, P);
-        expect_new(output + next * s->n_batch * H, H);
+        if (w->forces && !w->large) expect_new(saved + next * s->n_batch * P, P);
+        if (!w->large) expect_new(output + next * s->n_batch * H, H);
         for (length h = 0; h < P; h += VL) {
             const vec f = vec_tanh(load(force + h));
             vec y = load(operand + h), z = load(operand + P + h);
             advance(s, f, &y, &z);
-            store(saved + h, f);
             store(operand + h, y);
             store(operand + P + h, z);
-            store_end(output, h, H, y);
+            store_past(saved + h, f, w->large);
+            if (h + VL <= H) store_past(output + h, y, w->large);
+            else store_end(output, h, H, y);
         }
     }
 }
@@ -129,6 +138,7 @@ static void forward_rows(void *shared, int share, int n_shares) {
             copy(w->z_last + (row + i) * H, operands + i * s->ld_operand + P, H);
         }
     }
+    streamed();
 }
 
 /* sizes: B, T, D, H, steps in a block, rows in a tile. constants: dt, a, c, d. strides of u: row, step. room: as
@@ -143,6 +153,7 @@ void cornn_forward(int n_threads, const long long sizes[6], const double constan
     pack(weights, room, s.n_operand, s.n_padded, 1, s.n_operand);
     Forward w = {.s = s, .u = u, .y = y, .z = z, .u_row = strides[0], .u_step = strides[1], .weights = weights,
                  .outputs = outputs, .y_last = y_last, .z_last = z_last, .forces = forces, .states = states,
+                 .large = is_large(&s, outputs, forces),
                  .scratch = weights + lines(packed_size(s.n_operand, s.n_padded))};
     in_threads(forward_rows, &w, n_threads);
 }
@@ -173,13 +184,16 @@ static void find_operands(const Backward *w, length begin, length steps, length 
                           real *operands) {
     const Shape *s = &w->s;
     const length P = s->n_padded, ld = s->ld_operand;
-    for (length i = 0; i < rows; i++)
+    for (length i = 0; i < rows; i++) {
         copy(operands + i * ld, w->states + (begin / s->n_block * s->n_batch + row + i) * 2 * P, 2 * P);
+        for (length k = 0; k < steps; k++) /* of one row all steps, for they lie in memory so */
+            copy(operands + (k * rows + i) * ld + 2 * P, w->u + (row + i) * w->u_row + (begin + k) * w->u_step,
+                 s->d_in);
+    }
     for (length k = 0; k < steps; k++) {
         for (length i = 0; i < rows; i++) {
             real *now = operands + (k * rows + i) * ld, *next = now + rows * ld;
             const real *force = w->forces + ((begin + k) * s->n_batch + row + i) * P;
-            copy(now + 2 * P, w->u + (row + i) * w->u_row + (begin + k) * w->u_step, s->d_in);
             now[s->n_operand - 1] = 1;
             for (length h = 0; h < P && k + 1 < steps; h += VL) {
                 vec y = load(now + h), z = load(now + P + h);
@@ -212,7 +226,7 @@ static void backward_step(const Backward *w, length n, length row, length rows, 
             store(d_state + h, gy - s->d * gz);
             store(d_state + P + h, s->a * gz);
         }
-        clear(d_state + 2 * P, s->d_in);
+        if (w->d_u) clear(d_state + 2 * P, s->d_in);
     }
     gemm(rows, w->n_columns, P, p, s->ld_force, w->weights, d_states, s->ld_state, 1);
     if (w->d_u)

@@ -6,6 +6,9 @@
 
 typedef ptrdiff_t length;
 
+#ifndef LARGE
+#define LARGE (1 << 24) /* bytes of a result, most of which is gone from the caches before it is read */
+#endif
 #define LINE (64 / (length)sizeof(real)) /* numbers that come to the cache together */
 
 static inline length least(length x, length y) { return x < y ? x : y; }
@@ -24,6 +27,25 @@ static inline void expect(const real *p, length n) {
 
 static inline void expect_new(const real *p, length n) {
     for (length i = 0; i < n; i += LINE) __builtin_prefetch(p + i, 1);
+}
+
+/* `past` the caches, which then keep what is read again: for arrays larger than these, at multiples of VEC_BYTES. Other
+ * threads see it after `streamed`. Elsewhere than on AVX-512 as `store`. */
+static inline void store_past(real *p, vec x, int past) {
+#ifdef __AVX512F__
+    if (past) {
+        __asm__("vmovntps %1, %0" : "=m"(*(vec *)p) : "v"(x));
+        return;
+    }
+#endif
+    (void)past;
+    store(p, x);
+}
+
+static inline void streamed(void) {
+#ifdef __AVX512F__
+    __asm__ volatile("sfence" ::: "memory");
+#endif
 }
 
 /* The vector at i of a row of n numbers, which may end inside it. */

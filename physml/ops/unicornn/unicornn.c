@@ -18,11 +18,10 @@
  *
  * Where rows do not lie together, or do not fill whole vectors, they are copied from and to such an array.
  */
+#include "rows.h"
 #include "threads.h"
-#include "vec.h"
 
-#define FORWARD_GROUP 2048 /* reals in a group of rows */
-#define BACKWARD_GROUP 1024
+#define GROUP 1024 /* reals in a group of rows */
 #define AHEAD 1024 /* reals of a group's steps between the rows that are fetched and those that are read */
 
 typedef struct { /* [T, B, H] with any strides of time and batch; units lie together; data may be NULL */
@@ -78,26 +77,35 @@ static void written(const group *g, const series *s, ptrdiff_t n, const real *co
     if (!lies_flat(g, s)) scatter(g, copy, at(g, s, n), s->row);
 }
 
+/* True if what is written goes past the caches: it is larger than these, and lies in whole vectors. */
+static int goes_past(const job *j, const group *g, const series *s) {
+    const size_t bytes = (size_t)j->n_steps * j->n_batch * j->n_hidden * sizeof(real);
+    if (!s->data || bytes <= LARGE || !lies_flat(g, s)) return 0;
+    return (size_t)at(g, s, 0) % VEC_BYTES == 0 && s->step % VL == 0;
+}
+
 static void forward_group(const job *j, const group *g, real *room) {
     const ptrdiff_t N = g->n, H = g->n_hidden, start = g->first * H;
-    real *w = room, *s = w + N, *z = s + N, *copy_x = z + N, *copy_y = copy_x + N, *first = copy_y + N;
-    const real *y = first;
+    const int past = goes_past(j, g, &j->y);
+    real *w = room, *s = w + N, *z = s + N, *copy_x = z + N, *copy_y = copy_x + N, *y = copy_y + N;
     const vec alpha = splat(j->alpha);
     gather(g, w, j->w, 0);
     gather(g, s, j->s, 0);
-    gather(g, first, j->y_first + start, H);
+    gather(g, y, j->y_first + start, H);
     gather(g, z, j->z_first + start, H);
     for (ptrdiff_t n = 0; n < j->n_steps; n++) {
         const real *x = rows_of(g, &j->x, n, copy_x);
         real *y_new = room_for(g, &j->y, n, copy_y);
+        const real *x_soon = at(g, &j->x, n + 1 < j->n_steps ? n + 1 : n);
         for (ptrdiff_t i = 0; i < N; i += VL) {
+            __builtin_prefetch(x_soon + i);
             const vec y_i = load(y + i), s_i = load(s + i);
             const vec z_i = load(z + i) - s_i * (vec_tanh(load(w + i) * y_i + load(x + i)) + alpha * y_i);
             store(z + i, z_i);
-            store(y_new + i, y_i + s_i * z_i);
+            store(y + i, y_i + s_i * z_i);
+            store_past(y_new + i, y_i + s_i * z_i, past);
         }
         written(g, &j->y, n, y_new);
-        y = y_new;
         if ((n + 1) % j->every == 0 || n + 1 == j->n_steps)
             scatter(g, z, j->kept + n / j->every * j->n_batch * H + start, H);
     }
@@ -113,6 +121,7 @@ static void add_up(real *sum, real *part, ptrdiff_t n) {
 
 static void backward_group(const job *j, const group *g, real *room) {
     const ptrdiff_t N = g->n, H = g->n_hidden, start = g->first * H, ahead = N < AHEAD ? AHEAD / N : 1;
+    const int past = goes_past(j, g, &j->d_x);
     real *w = room, *s = w + N, *z = s + N, *copy_x = z + N, *copy_y = copy_x + N, *copy_d = copy_y + N;
     real *d_x_row = copy_d + N, *d_y = d_x_row + N, *d_z = d_y + N;
     real *d_w = d_z + N, *d_s = d_w + N, *sum_w = d_s + N, *sum_s = sum_w + N;
@@ -136,7 +145,7 @@ static void backward_group(const job *j, const group *g, real *room) {
         const ptrdiff_t soon = n > ahead ? n - ahead : n;
         const real *x_soon = at(g, &j->x, soon), *y_soon = at(g, &j->y, soon ? soon - 1 : 0);
         const real *d_soon = j->d_y_path.data ? at(g, &j->d_y_path, soon) : y_soon;
-        const real *d_x_soon = j->d_x.data ? at(g, &j->d_x, soon) : d_x_row;
+        const real *d_x_soon = j->d_x.data && !past ? at(g, &j->d_x, soon) : d_x_row;
         for (ptrdiff_t i = 0; i < N; i += VL) {
             __builtin_prefetch(x_soon + i);
             __builtin_prefetch(y_soon + i);
@@ -147,7 +156,7 @@ static void backward_group(const job *j, const group *g, real *room) {
             const vec dz_i = load(d_z + i) + s_i * dy_i;
             const vec tanh_i = vec_tanh(w_i * y_i + load(x + i)), force = tanh_i + alpha * y_i;
             const vec s_dz = s_i * dz_i, a = s_dz - s_dz * (tanh_i * tanh_i);
-            store(d_x + i, -a);
+            store_past(d_x + i, -a, past);
             store(z + i, z_i + s_i * force);
             store(d_z + i, dz_i);
             store(d_y + i, dy_i - w_i * a - alpha * s_dz);
@@ -166,19 +175,18 @@ static void backward_group(const job *j, const group *g, real *room) {
 
 #define ARRAYS 13 /* of a group, at most */
 
-/* About `size` reals, and such rows as fill whole vectors together, if that takes few. */
-static ptrdiff_t rows_at_once(ptrdiff_t n_hidden, ptrdiff_t size) {
-    const ptrdiff_t n = n_hidden < size ? size / n_hidden : 1;
+/* About GROUP reals, and such rows as fill whole vectors together, if that takes few. */
+static ptrdiff_t rows_at_once(ptrdiff_t n_hidden) {
+    const ptrdiff_t n = n_hidden < GROUP ? GROUP / n_hidden : 1;
     ptrdiff_t flat = 1;
     while (flat * n_hidden % VL)
         flat++;
-    return flat * n_hidden > 2 * size ? n : n < flat ? flat : n / flat * flat;
+    return flat * n_hidden > 2 * GROUP ? n : n < flat ? flat : n / flat * flat;
 }
 
-static void work(void *shared, int share, int n_shares, ptrdiff_t size,
-                 void (*of_group)(const job *, const group *, real *)) {
+static void work(void *shared, int share, int n_shares, void (*of_group)(const job *, const group *, real *)) {
     job *j = shared;
-    const ptrdiff_t H = j->n_hidden, most_rows = rows_at_once(H, size);
+    const ptrdiff_t H = j->n_hidden, most_rows = rows_at_once(H);
     const ptrdiff_t end = first_row(j->n_batch, share + 1, n_shares);
     real *room = reals(ARRAYS * whole(most_rows * H));
     if (!room) {
@@ -191,15 +199,16 @@ static void work(void *shared, int share, int n_shares, ptrdiff_t size,
         memset(room, 0, ARRAYS * g.n * sizeof(real)); /* the padding stays zero, or what comes from zeros */
         of_group(j, &g, room);
     }
+    streamed();
     free(room);
 }
 
 static void forward_share(void *shared, int share, int n_shares) {
-    work(shared, share, n_shares, FORWARD_GROUP, forward_group);
+    work(shared, share, n_shares, forward_group);
 }
 
 static void backward_share(void *shared, int share, int n_shares) {
-    work(shared, share, n_shares, BACKWARD_GROUP, backward_group);
+    work(shared, share, n_shares, backward_group);
 }
 
 /* 0, or 1 if there was no memory. Strides count reals. */

@@ -21,7 +21,7 @@ from physml.base.errors import MissingExtra, RecordError
 from physml.base.paths import display_path
 from physml.records.curves import curve_of
 from physml.records.record import differences
-from physml.records.schema import Record
+from physml.records.schema import Record, scores_of
 from physml.records.shipped import is_shipped
 from physml.report.stats.summary import N_FOR_VERDICT, t_quantile
 
@@ -64,11 +64,7 @@ class RerunVerdict:
 
 
 def verdict(old: Record, new: Record, seeds: Sequence[Record] = ()) -> RerunVerdict:
-    """The recorded run against the one that was trained again.
-
-    Args:
-        seeds: Runs of the identity of `old` on its split, with `old`; they give the spread.
-    """
+    """The recorded run against the one that was trained again. seeds: runs of its setting, for the spread."""
     if is_shipped(old):  # without the scores of the last weights
         new = {**new, "metrics": {**new["metrics"], "last": None}}
     between = _between(old, new)
@@ -103,14 +99,8 @@ def _ended(record: Record) -> str:
 
 
 def _numbers(record: Record) -> dict[str, float]:
-    """The scores with the selected weights: best/test/rmse."""
-    best = record["metrics"]["best"] or {}
-    return {
-        f"{part}/{name}": float(value)
-        for part, scores in best.items()
-        for name, value in scores.items()
-        if value is not None
-    }
+    """The scores that are numbers."""
+    return {name: float(value) for name, value in scores_of(record).items() if value is not None}
 
 
 def _shifts(old: Record, new: Record, seeds: Sequence[Record]) -> list[Shift]:

@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 
 from physml.base.check import within
 from physml.base.errors import ConfigError, InputError, suggest
-from physml.records.schema import Scores
+from physml.records.schema import scores_of
 from physml.report.stats.claims import ALPHA, Gain, gain, holm
 from physml.report.stats.summary import N_FOR_VERDICT, Better, Spread, Values, by_split, t_quantile
 from physml.report.table.runs import Runs, incomparable
@@ -80,33 +80,28 @@ def compare_values(
     spread: Spread = "runs",
     test_to_train: float | None = None,
 ) -> RowComparison:
-    """Two rows in one column, not yet corrected for other columns. Arguments as of `claims.gain`.
-
-    Raises:
-        InputError: They share no run.
-    """
-    common = sorted(first.keys() & second.keys())
+    """Two rows in one column, not yet corrected for other columns. Arguments as of `claims.gain`."""
     differences = _differences(first, second, column.better)
     difference = gain(differences, dict.fromkeys(differences, 0.0), "higher", spread, test_to_train)
-    over_splits = spread == "splits" and len({split for split, _ in common}) > 1
-    independent = by_split(differences) if over_splits else list(differences.values())
-    ours, theirs = ({at: values[at] for at in common} for values in (first, second))
+    over_splits = spread == "splits" and len({split for split, _ in differences}) > 1
+
+    def independent(values: Values) -> list[float]:
+        common = {at: values[at] for at in differences}
+        return by_split(common) if over_splits else list(common.values())
+
+    ours, theirs = independent(first), independent(second)
     return RowComparison(
         column=column,
-        pairs=tuple(Pair(*at, first[at], second[at], differences[at]) for at in common),
+        pairs=tuple(Pair(*at, first[at], second[at], value) for at, value in differences.items()),
         over="splits" if over_splits else "runs",
-        first=_mean(by_split(ours) if over_splits else list(ours.values())),
-        second=_mean(by_split(theirs) if over_splits else list(theirs.values())),
+        first=math.fsum(ours) / len(ours),
+        second=math.fsum(theirs) / len(theirs),
         gain=difference,
         d_z=effect_size(difference),
         p=difference.p_value(),
-        p_wilcoxon=wilcoxon_p(independent),
+        p_wilcoxon=wilcoxon_p(independent(differences)),
         p_adjusted=difference.p_value(),
     )
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 def _differences(first: Values, second: Values, better: Better) -> Values:
@@ -124,17 +119,14 @@ def corrected(comparisons: Sequence[RowComparison]) -> list[RowComparison]:
     The latter are for the first step of Holm's test, at 5 % / (number of columns): an undecided column then
     never has enough pairs already.
     """
-    raw = {comparison.column.key: comparison.p for comparison in comparisons if comparison.p is not None}
+    raw = {one.column.key: one.p for one in comparisons if one.p is not None}
     adjusted = holm(raw)
-    adjusted_rows = []
-    for comparison in comparisons:
-        p = adjusted.get(comparison.column.key)
-        comparison = dataclasses.replace(comparison, p_adjusted=p)
-        if comparison.verdict == "cannot be told apart" and comparison.d_z is not None:
-            needed = pairs_needed(comparison.d_z, ALPHA / len(raw), most=comparison.gain.n + MOST)
-            comparison = dataclasses.replace(comparison, needed=needed)
-        adjusted_rows.append(comparison)
-    return adjusted_rows
+    rows = [dataclasses.replace(one, p_adjusted=adjusted.get(one.column.key)) for one in comparisons]
+    for k, one in enumerate(rows):
+        if one.verdict == "cannot be told apart" and one.d_z is not None:
+            needed = pairs_needed(one.d_z, ALPHA / len(raw), most=one.gain.n + MOST)
+            rows[k] = dataclasses.replace(one, needed=needed)
+    return rows
 
 
 # --- statistics
@@ -233,7 +225,8 @@ def compare_runs(
     ours, theirs = first.runs.values(column), second.runs.values(column)
     for side, values in ((first, ours), (second, theirs)):
         if not values:
-            return f"{side.label} has no finished run with {column.metric}{_stale(side.runs)}"
+            stale = f" ({side.runs.stale} of other settings than today's)" if side.runs.stale else ""
+            return f"{side.label} has no finished run with {column.metric}{stale}"
     if not ours.keys() & theirs.keys():
         return (
             f"they share no run of equal split and seed: {first.label} has {_which(ours)}; "
@@ -248,10 +241,6 @@ def compare_runs(
             return f"{label} has {reason}"
     comparison = compare_values(column, ours, theirs, spread, first.runs.test_to_train)
     return dataclasses.replace(comparison, caveats=tuple(f"{row}: {why}" for row, why in caveats.items()))
-
-
-def _stale(runs: Runs) -> str:
-    return f" ({runs.stale} of other settings than today's)" if runs.stale else ""
 
 
 def _which(values: Values) -> str:
@@ -271,23 +260,18 @@ def _numbers(what: str, numbers: set[int]) -> str:
 
 # --- columns for the metrics that two experiments share, where no table says which, and which is better
 
-HIGHER = ("accuracy", "micro_f1", "roc_auc")
-LOWER = (
-    *("cross_entropy", "noisy_cross_entropy", "perplexity", "bpc"),
-    *("mae", "mse", "log10_mse", "rmse", "nmse", "nrmse"),
-)
+DIRECTIONS: dict[Better, tuple[str, ...]] = {
+    "higher": ("accuracy", "micro_f1", "roc_auc"),
+    "lower": (
+        *("cross_entropy", "noisy_cross_entropy", "perplexity", "bpc"),
+        *("mae", "mse", "log10_mse", "rmse", "nmse", "nrmse"),
+    ),
+}
 
 
 def columns_of(first: Side, second: Side, metric: str | None, better: Better | None) -> list[Column]:
-    """A column for each metric of the test part that both have, or for the named one.
-
-    Args:
-        metric: Such as test/rmse; None: all, except those of unknown direction.
-        better: The direction of the named metric, where physml cannot know it.
-
-    Raises:
-        ConfigError: Both do not have the metric, or its direction is unknown.
-        InputError: An experiment has no finished run, or they share no metric.
+    """A column for each metric of the test part that both have, except those of unknown direction; or for
+    `metric` alone, such as test/rmse, with the direction `better` where physml cannot know it.
     """
     if better and not metric:
         raise ConfigError("--better is the direction of one metric: give --metric too.")
@@ -314,28 +298,23 @@ def columns_of(first: Side, second: Side, metric: str | None, better: Better | N
 
 
 def _scored(side: Side) -> set[str]:
-    """The metrics of the test part, or of a part that is named, of finished runs."""
+    """The metrics of the test part of finished runs."""
     if not side.runs.finished:
         stale = f", but {side.runs.stale} of other settings than today's" if side.runs.stale else ""
         raise InputError(
             f"a comparison needs finished runs; {side.label} has none{stale}. "
             f"Train it: physml run experiment={side.runs.experiment}"
         )
-    metrics = set()
-    for record in side.runs.finished.values():
-        best: dict[str, Scores] = record["metrics"]["best"] or {}
-        test = best.get("test") or {}
-        metrics |= {f"test/{name}" for name, value in test.items() if value is not None}
-    return metrics
+    scores = (item for record in side.runs.finished.values() for item in scores_of(record).items())
+    return {name for name, value in scores if name.startswith("test/") and value is not None}
 
 
 def direction(metric: str, of: Iterable[Runs] = ()) -> Better | None:
     """Better direction of a metric, if known: by its name, else by the rule that selected the epochs."""
     name = metric.partition("/")[2]
-    if _starts(name, HIGHER):
-        return "higher"
-    if _starts(name, LOWER):
-        return "lower"
+    for better, words in DIRECTIONS.items():
+        if f"{name}_".startswith(tuple(f"{word}_" for word in words)):  # rmse_last128 is a kind of rmse
+            return better
     for runs in of:
         for record in runs.finished.values():
             selected = record.get("selected")
@@ -343,11 +322,6 @@ def direction(metric: str, of: Iterable[Runs] = ()) -> Better | None:
             if rule.endswith(f"valid/{name}") and rule.startswith(("min ", "max ")):
                 return "lower" if rule.startswith("min ") else "higher"
     return None
-
-
-def _starts(name: str, known: Iterable[str]) -> bool:
-    """`rmse_last128` is a kind of rmse."""
-    return any(name == word or name.startswith(f"{word}_") for word in known)
 
 
 def _protocol(runs: Runs, metric: str) -> Protocol:

@@ -6,17 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from physml.base.errors import InputError
-from physml.report.compare.rows import (
-    MOST,
-    POWER,
-    RowComparison,
-    Side,
-    compare_runs,
-    corrected,
-)
+from physml.report.compare.rows import MOST, POWER, RowComparison, Side, compare_runs, corrected
 from physml.report.stats.budgets import differences
 from physml.report.stats.claims import ALPHA
-from physml.report.stats.summary import LEVEL, N_FOR_VERDICT, Spread
+from physml.report.stats.summary import N_FOR_VERDICT, Spread
 from physml.report.table.numbers import gain_text
 from physml.report.table.spec import Cell, Column
 from physml.report.text.document import NONE, Document, Grid, Lines, blocks
@@ -54,15 +47,9 @@ def compared(
     spread: Spread,
     hint: str,
 ) -> Rows:
-    """Every column in which both rows have runs.
+    """Every column in which both rows have runs; InputError, with the hint what to do, where there is none.
 
-    Args:
-        sides: Column key -> both rows.
-        cells: Column key -> their cells in the table.
-        hint: What to do where no column can be compared.
-
-    Raises:
-        InputError: There is no column in which both rows have a run of equal split and seed.
+    sides, cells: of both rows, by the key of the column.
     """
     comparisons, missing = [], {}
     for column in columns:
@@ -141,11 +128,7 @@ def _sentences(rows: Rows) -> Iterator[str]:
 
 
 def sentence(result: RowComparison, names: tuple[str, str], columns: int = 1) -> str:
-    """Sentence on the comparison in one column.
-
-    Args:
-        columns: How many columns are compared: p-values are corrected for them.
-    """
+    """The comparison in one of the columns, for all of which p-values are corrected."""
     first, second = names
     verdict, gap, places = result.verdict, result.gain, _places(result)
     what = _counted(gap.n, result)
@@ -156,26 +139,27 @@ def sentence(result: RowComparison, names: tuple[str, str], columns: int = 1) ->
     ahead, behind = (first, second) if gap.mean > 0 else (second, first)
     by = f"{abs(gap.mean):.{places}f}{_unit(result.column)}"
     interval = _ahead(result, gap.low, gap.high)
-    evidence = f"{_percent(LEVEL)} interval {interval}, {what}, {_p(result, columns)}"
+    evidence = f"95 % interval {interval}, {what}, {_p_is(result.p)}"
+    evidence += f", corrected {_short_p(result.p_adjusted)}" if columns > 1 else ""
     if verdict != "cannot be told apart":
         text = f"{ahead} is better than {behind} by {by} ({evidence})."
         if gap.new_low is not None and gap.new_high is not None:
             known = "can be expected" if gap.new_low > 0 or gap.new_high < 0 else "is not certain"
             new = _ahead(result, gap.new_low, gap.new_high)
-            text += f" On new splits the same order {known}: {_percent(LEVEL)} interval {new}."
+            text += f" On new splits the same order {known}: 95 % interval {new}."
         return text + _other_test(result)
     text = f"{first} and {second} cannot be told apart: {ahead} is ahead by {by} on average ({evidence})."
     return text + _more(result, columns) + _other_test(result)
 
 
 def _more(result: RowComparison, columns: int) -> str:
-    level = _percent(ALPHA) + (f" over all {columns} columns" if columns > 1 else "")
+    level = "5 %" + (f" over all {columns} columns" if columns > 1 else "")
     if result.more is None:
         return ""
     many = f"more than {MOST}" if result.more > MOST else str(result.more)
     return (
         f" If difference and spread stay as they are, {many} more {_noun(result, result.more)} would find it "
-        f"at {level} with a power of {_percent(POWER)}."
+        f"at {level} with a power of {100 * POWER:.0f} %."
     )
 
 
@@ -188,24 +172,15 @@ def _other_test(result: RowComparison) -> str:
     return f" Wilcoxon's test disagrees with the t test: p = {_short_p(result.p_wilcoxon)}."
 
 
-def _p(result: RowComparison, columns: int) -> str:
-    text = _p_is("p", result.p)
-    return f"{text}, corrected {_short_p(result.p_adjusted)}" if columns > 1 else text
-
-
-def _p_is(name: str, p: float | None) -> str:
+def _p_is(p: float | None) -> str:
     short = _short_p(p)
-    return f"{name} {short}" if short.startswith("<") else f"{name} = {short}"
+    return f"p {short}" if short.startswith("<") else f"p = {short}"
 
 
 def _short_p(p: float | None) -> str:
     if p is None:
         return NONE
     return f"{p:.2g}" if p >= 1e-4 else "< 0.0001"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
 
 
 def _unit(column: Column) -> str:
@@ -251,11 +226,10 @@ def _places(result: RowComparison) -> int:
 
 def _line(result: RowComparison) -> tuple[str, ...]:
     gap, places = result.gain, _places(result)
-    unit = f" [{result.column.unit}]" if result.column.unit else ""
     more = NONE if result.more is None else f"> {MOST}" if result.more > MOST else str(result.more)
     outcome = {"first better": "A better", "second better": "B better"}
     return (
-        f"{result.column.title}{unit}",
+        result.column.heading,
         _counted(gap.n, result),
         f"{result.first:.{places}f}",
         f"{result.second:.{places}f}",
@@ -263,8 +237,8 @@ def _line(result: RowComparison) -> tuple[str, ...]:
         _interval(gap.low, gap.high, places),
         NONE if gap.new_low is None else f"{_interval(gap.new_low, gap.new_high, places)} (new)",
         NONE if result.d_z is None else f"d_z = {result.d_z:.2f}",
-        _p_is("p", result.p),
-        f"{_p_is('p', result.p_wilcoxon)} (W)",
+        _p_is(result.p),
+        f"{_p_is(result.p_wilcoxon)} (W)",
         outcome.get(result.verdict, result.verdict),
         NONE if result.more is None else f"{more} more",
     )
@@ -299,7 +273,7 @@ def _runs(result: RowComparison) -> Grid:
 def _rule(rows: Rows) -> Iterator[str]:
     yield (
         "Differences are between runs of equal split and seed, averaged over the starts of a split where "
-        f"there are several, and positive where A is better; {_percent(LEVEL)} t-interval of their mean, "
+        "there are several, and positive where A is better; 95 % t-interval of their mean, "
         "d_z = mean / sd, paired t test, Wilcoxon's signed-rank test (W)."
     )
     if any(result.gain.new_low is not None for result in rows.found):

@@ -4,13 +4,10 @@ Columns that say nothing of a line are NA. Lines of figures without runs, which 
 thinned to at most MOST points, evenly along the axis.
 """
 
-import csv
-import io
 from collections.abc import Iterator
 
 import numpy as np
 
-from physml.base.text import csv_cell
 from physml.report.figure.collect import Curve, Figure
 from physml.report.figure.legend import published
 from physml.report.figure.plot import histogram_edges
@@ -18,6 +15,7 @@ from physml.report.figure.spec import WITHOUT_RUNS
 from physml.report.figure.style import evenly
 from physml.report.state import State
 from physml.report.table.ranks_text import values as rank_values
+from physml.report.text.document import csv_text
 
 HEADS = ("panel", "series", "kind", "run", "x", "x_end", "y", "low", "high", "n", "state")
 MOST = 251  # points of a line of a figure without runs
@@ -26,30 +24,14 @@ DIGITS = 7
 
 def comma_separated(figure: Figure) -> str:
     """The drawn numbers; y of ranks is the mean rank, x the row."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, HEADS, restval="NA", lineterminator="\n")
-    writer.writeheader()
-    for line in _lines(figure):
-        writer.writerow({key: _text(value) for key, value in line.items()})
-    return out.getvalue()
-
-
-def _text(value: object) -> object:
-    if isinstance(value, float):
-        return f"{value:.{DIGITS}g}"
-    return "NA" if value is None else csv_cell(value)
+    return csv_text([HEADS, *([line.get(head) for head in HEADS] for line in _lines(figure))], DIGITS)
 
 
 def _lines(figure: Figure) -> Iterator[dict[str, object]]:
     spec = figure.spec
     for ranked in rank_values(figure.ranking):
-        about = {
-            "panel": ranked["column"],
-            "series": ranked["row"],
-            "kind": ranked["state"],
-            "n": ranked.get("n"),
-        }
-        yield about | {"y": ranked["mean"], "low": ranked.get("low"), "high": ranked.get("high")}
+        names = {"column": "panel", "row": "series", "state": "kind", "mean": "y"}
+        yield {names.get(key, key): value for key, value in ranked.items()}
     for family, behind in figure.gaps.items():
         for row, gap in behind.items():
             about = {"panel": family, "series": row, "kind": "ranks behind the first"}
@@ -58,7 +40,8 @@ def _lines(figure: Figure) -> Iterator[dict[str, object]]:
         values = [curve.values for curve in curves if curve.values is not None]
         edges = histogram_edges(np.concatenate(values), spec) if values else None
         for curve in curves:
-            about = {"panel": panel.title, "series": curve.label, "state": published(State(curve.state.word))}
+            state = published(State(curve.state.word))
+            about: dict[str, object] = {"panel": panel.title, "series": curve.label, "state": state}
             if not curve.drawn:
                 yield about | {"kind": "nothing"}
             for line in _of_curve(figure, curve, edges):

@@ -1,17 +1,19 @@
 """Critical-difference diagrams: rows on an axis of mean ranks, those that are not told apart joined by bars.
 
 Demsar 2006, section 3.2.4, with the best rank at the left. Lengths on the vertical axis are lines of text,
-counted downwards from the axis of ranks.
+counted downwards from the axis of ranks. Where the critical difference covers all rows, or all but one, and
+so says next to nothing: how far each row is behind the best one, by family of columns, with its paired
+interval.
 """
 
 import textwrap
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from physml.report.figure.collect import Figure
-from physml.report.figure.gap_plot import caption, covers_all, draw_gaps
 from physml.report.figure.legend import NOTE
 from physml.report.figure.style import COLOURS, canvas_of, span
-from physml.report.stats.across import Ranks
+from physml.report.stats.across import Middle, Ranks
 from physml.report.table.ranks_text import TOO_FEW
 
 if TYPE_CHECKING:
@@ -19,10 +21,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 BLUE = COLOURS[0]
+BEHIND, AHEAD, NEITHER = COLOURS[0], COLOURS[1], "0.6"
 WIDTH = 6.4  # inches
 FAMILY = 2.2  # inches of a family of columns
 LINE = 0.17  # inches of a line of text
 WIDEST = 24  # characters of a label before it is wrapped
+WIDEST_BEHIND = 28  # the same beside intervals
 BAR = 0.6  # lines between the bars of two groups
 FONT = 9
 MOST_NUMBERS = 12  # on the axis; of more ranks every second has its number
@@ -117,3 +121,36 @@ def _height(rows: list[str]) -> float:
     half = (len(rows) + 1) // 2
     lines = [textwrap.fill(row, WIDEST).count("\n") + 1.35 for row in rows]
     return max(sum(lines[:half]), sum(lines[half:]))
+
+
+def covers_all(ranks: Ranks) -> bool:
+    """True if the critical difference tells no two rows apart, or only one row from the others."""
+    return any(len(group) >= len(ranks.mean) - 1 for group in ranks.groups())
+
+
+def caption(first: str) -> str:
+    """How to read the intervals."""
+    return (
+        f"Mean ranks behind {first}, paired, with 95 % intervals over runs: blue, behind; orange, ahead; "
+        "grey, not told apart."
+    )
+
+
+def draw_gaps(panels: "Sequence[Axes]", gaps: Mapping[str, Mapping[str, Middle]]) -> None:
+    """A panel for each family of columns, in it a dot and an interval for each row; the first row is at 0.
+
+    The order of rows is that of the first panel.
+    """
+    rows = list(next(iter(gaps.values())))
+    for axes, (family, behind) in zip(panels, gaps.items(), strict=True):
+        for y, gap in enumerate(behind[row] for row in rows):
+            colour = BEHIND if gap.low > 0 else AHEAD if gap.high < 0 else NEITHER
+            axes.plot([gap.low, gap.high], [y, y], color=colour, linewidth=2)
+            axes.plot([gap.mean], [y], "o", color=colour, markersize=5)
+        axes.axvline(0, color="black", linewidth=1)
+        axes.set_title(family, fontsize=10)
+        axes.set_xlabel("ranks behind")
+        axes.grid(axis="x", color="0.9")
+        axes.set_axisbelow(True)
+    panels[0].set_yticks(range(len(rows)), [textwrap.fill(row, WIDEST_BEHIND) for row in rows], fontsize=9)
+    panels[0].set_ylim(len(rows) - 0.5, -0.5)

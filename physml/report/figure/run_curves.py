@@ -26,13 +26,11 @@ def run_curves(
     log_y: bool = False,
     title: str | None = None,
 ) -> Figure:
-    """A figure of curves, with a curve for each group.
+    """A figure of curves: every run of each group, or their mean with a band from the least to the greatest.
 
     Args:
         groups: Label to the records of one setting, each with the `path` of its file.
-        metric: A column of the curves, such as valid/rmse.
-        mean: The mean over the runs of a group, with a band from the least to the greatest; else every run.
-        title: Title of the picture; by default what all labels begin with, which they then leave out.
+        title: By default what all labels begin with, which they then leave out.
     """
     common = _common(list(groups)) if title is None else ""
     groups = {label.removeprefix(common): records for label, records in groups.items()}

@@ -22,12 +22,9 @@ def write_search_plot(
     importance: Mapping[str, float],
     path: Path,
 ) -> Path:
-    """Writes a picture: one panel for each key of the space, the most important one first.
+    """One panel for each key of the space, the most important one first.
 
-    Args:
-        space: Config key to a range {low, high, log}, or to a list.
-        trials: Each with its point and its value; None: it diverged or was pruned, and is a cross at the top.
-        importance: Config key to its part of the variance; empty where it is not known.
+    A trial has its point and its value; None: it diverged or was pruned, and is a cross at the top.
     """
     keys = sorted(space, key=lambda key: -importance.get(key, 0.0))
     canvas = canvas_of(max(6.4, PANEL * len(keys)), 3.4)

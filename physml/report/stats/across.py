@@ -16,18 +16,14 @@ TIED_DIGITS = 12
 class Ranks:
     """Mean ranks of rows over columns, 1 the best.
 
-    Args:
-        mean: Row -> mean rank, the best first.
-        n_columns: Over how many columns.
-        p: Friedman's test of "all rows are alike".
-        critical: Two rows whose mean ranks differ by more are told apart at 5 % (Nemenyi; Demsar 2006,
-            section 3.2.2): q sqrt(k (k + 1) / (6 N)) for k rows and N columns.
+    Two rows whose mean ranks differ by more than the critical difference q sqrt(k (k + 1) / (6 N)), for k
+    rows and N columns, are told apart at 5 % (Nemenyi; Demsar 2006, section 3.2.2).
     """
 
-    mean: dict[str, float]
-    n_columns: int
-    p: float
-    critical: float
+    mean: dict[str, float]  # row -> mean rank, the best first
+    n_columns: int  # over how many columns
+    p: float  # friedman's test of "all rows are alike"
+    critical: float  # the critical difference
 
     def groups(self) -> list[tuple[str, ...]]:
         """Rows that are not told apart: the bars of a critical-difference diagram.

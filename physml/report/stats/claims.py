@@ -29,24 +29,17 @@ ALPHA = 1 - LEVEL
 class Gain:
     """By how much one row is better than another, over what is independent of their common runs.
 
-    Args:
-        n: Pairs: splits after averaging over starts, or runs of equal seed.
-        mean: Mean difference, positive where the first row is better.
-        sd: Standard deviation of the differences, denominator n - 1; None for one pair.
-        low: Lower end of the 95 % t-interval of the mean, on these splits.
-        high: Upper end.
-        new_low: Lower end for new splits of the same graph; None without several splits.
-        new_high: Upper end. The variance of the mean is (1/n + n_test/n_train) sd^2 instead of sd^2/n, for
-            training sets overlap (Nadeau and Bengio 2003, doi:10.1023/A:1024068626366, section 3).
+    For new splits of the same graph the variance of the mean is (1/n + n_test/n_train) sd^2 instead of
+    sd^2/n, as training sets overlap (Nadeau and Bengio 2003, doi:10.1023/A:1024068626366, section 3).
     """
 
-    n: int
-    mean: float
-    sd: float | None = None
-    low: float | None = None
-    high: float | None = None
-    new_low: float | None = None
-    new_high: float | None = None
+    n: int  # pairs: splits after averaging over starts, or runs of equal seed
+    mean: float  # mean difference, positive where the first row is better
+    sd: float | None = None  # standard deviation of the differences, denominator n - 1; None for one pair
+    low: float | None = None  # lower end of the 95 % t-interval of the mean, on these splits
+    high: float | None = None  # upper end
+    new_low: float | None = None  # lower end for new splits of the same graph; None without several splits
+    new_high: float | None = None  # upper end
 
     def p_value(self, margin: float | None = None) -> float | None:
         """P-value of "no difference" (two-sided t-test), or with a margin of "not alike" (two one-sided)."""
@@ -118,27 +111,15 @@ def log_ratio(
     """
     if any(value <= 0 for row in (first, second) for value in row.values()):
         return None
-    return gain(_logs(first), _logs(second), better, spread, test_to_train)
-
-
-def _logs(row: Values) -> Values:
-    return {at: math.log(value) for at, value in row.items()}
+    ours, theirs = ({at: math.log(value) for at, value in row.items()} for row in (first, second))
+    return gain(ours, theirs, better, spread, test_to_train)
 
 
 def less(difference: Gain, amount: float) -> Gain:
     """A gain less an amount that is claimed: positive where the gain is more."""
-
-    def shifted(end: float | None) -> float | None:
-        return None if end is None else end - amount
-
-    return dataclasses.replace(
-        difference,
-        mean=difference.mean - amount,
-        low=shifted(difference.low),
-        high=shifted(difference.high),
-        new_low=shifted(difference.new_low),
-        new_high=shifted(difference.new_high),
-    )
+    ends = {name: getattr(difference, name) for name in ("mean", "low", "high", "new_low", "new_high")}
+    shifted = {name: end - amount for name, end in ends.items() if end is not None}
+    return dataclasses.replace(difference, **shifted)
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:

@@ -110,10 +110,15 @@ def summarise(
 
 def by_split(values: Values) -> list[float]:
     """The mean over the starts of each split, in the order of the splits."""
+    return [math.fsum(starts) / len(starts) for starts in _starts(values)]
+
+
+def _starts(values: Values) -> list[list[float]]:
+    """The values of each split, in the order of splits and seeds."""
     by_number: dict[int, list[float]] = {}
     for split, seed in sorted(values):
         by_number.setdefault(split, []).append(values[split, seed])
-    return [math.fsum(starts) / len(starts) for starts in by_number.values()]
+    return list(by_number.values())
 
 
 def summarise_runs(
@@ -143,13 +148,11 @@ def within_splits(values: Values) -> tuple[float, float] | None:
     The standard error is sqrt(sum_j s_j^2 / K_j) / J for J splits of K_j starts; the degrees of freedom are
     sum_j (K_j - 1).
     """
-    starts: dict[int, list[float]] = {}
-    for (split, _), value in sorted(values.items()):
-        starts.setdefault(split, []).append(value)
+    starts = _starts(values)
     df = len(values) - len(starts)
-    if not starts or any(len(of_split) < 2 for of_split in starts.values()):
+    if not starts or any(len(of_split) < 2 for of_split in starts):
         return None
-    parts = [summarise(of_split, "higher") for of_split in starts.values()]
+    parts = [summarise(of_split, "higher") for of_split in starts]
     error = math.sqrt(math.fsum((p.sd or 0.0) ** 2 / p.n for p in parts)) / len(parts)
     mean, half = math.fsum(p.mean for p in parts) / len(parts), t_quantile(df) * error
     return mean - half, mean + half

@@ -17,7 +17,7 @@ from physml.report.stats.claims import (
 )
 from physml.report.stats.verdict import tuned_alike
 from physml.report.table.runs import Runs, incomparable
-from physml.report.table.spec import Claim, Column, Row, TableSpec
+from physml.report.table.spec import Claim, Column, Order, Row, TableSpec, Tie
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,16 @@ class ClaimPart:
 class _Pair:
     """Two rows that a claim compares.
 
-    margin: that of a tie; None where the first is to be better. least: by how much at least; with `ratio` of
-    logarithms.
+    searched: a verdict needs both rows searched with equally many trials. margin: that of a tie; None where
+    the first is to be better. least: by how much at least; with `ratio` of logarithms.
     """
 
     text: str
     column: Column
     first: Runs | None
     second: Runs | None
-    margin: float | None
-    searched: bool  # a verdict needs both rows searched with equally many trials
+    searched: bool
+    margin: float | None = None
     least: float = 0.0
     ratio: bool = False
 
@@ -104,24 +104,18 @@ def _pairs(spec: TableSpec, claim: Claim, of: Mapping[str, Runs]) -> Iterator[_P
         found = of.get(cell.experiment or "")
         return None if found is None or incomparable(column, cell, found) else found
 
-    for order in claim.order:
-        column = columns[order.column or claim.column or ""]
-        for other in order.than:
-            first, second = runs(rows[order.better], column), runs(rows[other], column)
-            yield _Pair(f"{order.better} better than {other}", column, first, second, None, claim.searched)
-    for tie in claim.ties:
-        column = columns[tie.column or claim.column or ""]
-        unit = f" in {column.unit}" if column.unit else ""
-        text = f"{tie.rows[0]} and {tie.rows[1]} alike within ±{tie.margin:g}{unit}"
-        first, second = (runs(rows[label], column) for label in tie.rows)
-        yield _Pair(text, column, first, second, tie.margin, claim.searched)
-    for amount in claim.amounts:
-        column = columns[amount.column or claim.column or ""]
-        first, second = runs(rows[amount.better], column), runs(rows[amount.than], column)
-        if amount.times is not None:
-            text = f"{amount.better} at least {amount.times:g} times better than {amount.than}"
-            yield _Pair(text, column, first, second, None, claim.searched, math.log(amount.times), ratio=True)
+    for part, first, second, key in claim.comparisons():
+        column = columns[key]
+        given = column, runs(rows[first], column), runs(rows[second], column), claim.searched
+        unit = f" {column.unit}" if column.unit else ""
+        if isinstance(part, Order):
+            yield _Pair(f"{first} better than {second}", *given)
+        elif isinstance(part, Tie):
+            text = f"{first} and {second} alike within ±{part.margin:g}{' in' if unit else ''}{unit}"
+            yield _Pair(text, *given, margin=part.margin)
+        elif part.times is not None:
+            text = f"{first} at least {part.times:g} times better than {second}"
+            yield _Pair(text, *given, least=math.log(part.times), ratio=True)
         else:
-            unit = f" {column.unit}" if column.unit else ""
-            text = f"{amount.better} better than {amount.than} by at least {amount.points:g}{unit}"
-            yield _Pair(text, column, first, second, None, claim.searched, amount.points or 0.0)
+            text = f"{first} better than {second} by at least {part.points:g}{unit}"
+            yield _Pair(text, *given, least=part.points or 0.0)

@@ -10,6 +10,8 @@ import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
 from typing import Any
 
 from physml.records.costs import core_hours
@@ -40,6 +42,10 @@ class Yours:
     value: float | None
     state: State
 
+    @property
+    def label(self) -> str:
+        return f"your run (seed {self.seed}{f', split {self.split}' if self.split else ''})"
+
 
 @dataclass(frozen=True)
 class CellResult:
@@ -69,6 +75,16 @@ class CellResult:
 
 
 @dataclass(frozen=True)
+class One:
+    """A cell with all that belongs to it."""
+
+    row: Row
+    column: Column
+    cell: Cell
+    result: CellResult
+
+
+@dataclass(frozen=True)
 class Table:
     spec: TableSpec
     cells: tuple[CellResult, ...]  # row by row
@@ -78,6 +94,12 @@ class Table:
     claim_verdict: ClaimVerdict | None = None
     ranking: Ranking | None = None  # where the config names columns to rank over
     unlike: tuple[str, ...] = ()  # rows of the reader's own that were trained in another way
+
+    @cached_property
+    def ones(self) -> list[One]:
+        """Row by row."""
+        places = product(self.spec.rows, self.spec.columns)
+        return [One(*at, self.spec.cell(*at), cell) for at, cell in zip(places, self.cells, strict=True)]
 
     def column(self, key: str) -> list[CellResult]:
         return [cell for cell in self.cells if cell.column == key]
@@ -171,7 +193,7 @@ def _cell(
     costs = [cost for record in some if (cost := record.get("cost"))]
     summary = stats.summarise_runs(values, column.better, spec.spread, column.bounds) if values else None
     settings = settings_of(some[0].get("provenance")) if some else None
-    search = runs.search_spread(column)
+    search, gains = runs.search_spread(column), runs.gains(column, spec.spread)
     comparison = None
     if summary is not None and cell.published is not None:
         margin = column.margin.of(cell.published)
@@ -187,7 +209,7 @@ def _cell(
         comparison=comparison,
         search=search,
         within=stats.within_splits(values) if spec.spread == "splits" and len(values) > 1 else None,
-        over=_over_references(spec, column, runs),
+        over=min(gains.items(), key=lambda named: named[1].mean, default=None),
         params_ours=some[0].get("n_parameters") if some else None,
         core_hours=sum(map(core_hours, some)) if costs else None,
         train_s=_median(cost.get("cpu_s") or cost["train_s"] for cost in costs),
@@ -198,10 +220,9 @@ def _cell(
 
 
 def _solved(values: Values, column: Column) -> int | None:
-    if column.solved is None:
+    if (least := column.solved) is None:
         return None
-    sign = 1.0 if column.better == "higher" else -1.0
-    return sum(sign * value >= sign * column.solved for value in values.values())
+    return sum(v >= least if column.better == "higher" else v <= least for v in values.values())
 
 
 def _never_run(published: Published | None) -> State:
@@ -290,12 +311,6 @@ def _agree(first: Values, second: Values) -> bool:
     return all(math.isclose(first[at], second[at], rel_tol=1e-6) for at in common)
 
 
-def _over_references(spec: TableSpec, column: Column, runs: Runs) -> tuple[str, Gain] | None:
-    """The gain over the best trivial prediction."""
-    gains = runs.gains(column, spec.spread)
-    return min(gains.items(), key=lambda named: named[1].mean) if gains else None
-
-
 def _unlike(spec: TableSpec, of: Mapping[str, Runs]) -> Iterator[str]:
     """A line for each row of the reader's own that was trained unlike all other rows of a column."""
     for row in spec.rows:
@@ -330,11 +345,8 @@ def table_state(table: Table) -> str:
     """One line for a list of tables: how many runs are there, and the outcomes."""
     wanted = len(table.spec.runs)
     per: dict[str, int] = {}
-    for row in table.spec.rows:
-        for column in table.spec.columns:
-            cell = table.spec.cell(row, column)
-            if cell.experiment:
-                done = next(c.done for c in table.column(column.key) if c.row == row.label)
-                per[cell.experiment] = max(per.get(cell.experiment, 0), done)
+    for one in table.ones:
+        if experiment := one.cell.experiment:
+            per[experiment] = max(per.get(experiment, 0), one.result.done)
     counts = ", ".join(f"{count} {word}" for word, count in outcomes(table).items())
     return f"{sum(per.values())}/{wanted} runs" + (f"; {counts}" if counts else "")

@@ -1,27 +1,16 @@
 """A table for a paper in LaTeX (booktabs): chosen rows, a column for each data set, the best in bold."""
 
 import fnmatch
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from physml.base.errors import ConfigError, suggest
 from physml.base.text import tex
 from physml.report.table.collect import CellResult, Table
-from physml.report.table.numbers import decimals, difference_text, interval_text, mean_text, printed_text
+from physml.report.table.numbers import cell_texts, decimals, printed_text
 from physml.report.table.spec import Column
 from physml.report.text.document import NONE
 
-Form = Callable[[CellResult, Column, int], str]
-
-
-FORMS: dict[str, Form] = {
-    "published": lambda cell, column, places: printed_text(cell.published),
-    "ours": lambda cell, column, places: mean_text(cell.summary, places),
-    "interval": lambda cell, column, places: interval_text(cell.summary, places),
-    "best": lambda cell, column, places: f"{cell.summary.best:.{places}f}" if cell.summary else NONE,
-    "runs": lambda cell, column, places: f"{cell.done}/{cell.wanted}" if cell.wanted else NONE,
-    "difference": lambda cell, column, places: difference_text(cell, column, places),
-    "outcome": lambda cell, column, places: cell.state.word,
-}
+FORMS = ("published", "ours", "interval", "best", "runs", "difference", "outcome")
 USUAL = ("published", "ours")
 
 
@@ -46,7 +35,7 @@ def latex_table(
     """
     labels = _labels(table, rows)
     keys = [column.key for column in table.spec.columns]
-    for name, known in [(key, keys) for key in columns] + [(form, list(FORMS)) for form in show]:
+    for name, known in [*((key, keys) for key in columns), *((form, FORMS) for form in show)]:
         if name not in known:
             raise ConfigError(f"{table.spec.id}: there is no {name!r} to show. {suggest(name, known)}")
     chosen = [column for column in table.spec.columns if column.key in (columns or keys)]
@@ -56,7 +45,8 @@ def latex_table(
         for form in show:
             best = _best(cells, column, form) if bold_best else set()
             for label in labels:
-                text = tex(FORMS[form](cells[label], column, decimals(table, column)))
+                own = {"published": printed_text(cells[label].published), "outcome": cells[label].state.word}
+                text = tex((cell_texts(cells[label], column, decimals(table, column)) | own)[form])
                 body[label].append(_bold(text) if label in best else text)
     shown = [line for label, line in body.items() if label in rows or set(line[1:]) != {tex(NONE)}]
     lines = [" & ".join(line) + r" \\" for line in shown]
@@ -68,7 +58,7 @@ _CLOSING = (r"\bottomrule", r"\end{tabular}", r"\end{table}")
 
 def _opening(table: Table, columns: Sequence[Column], show: Sequence[str], bold_best: bool) -> list[str]:
     spec, n = table.spec, len(show)
-    titles = [tex(f"{column.title} [{column.unit}]" if column.unit else column.title) for column in columns]
+    titles = [tex(column.heading) for column in columns]
     runs = sorted({cell.summary.n for cell in table.cells if cell.summary})
     caption = f"{spec.title} ({spec.source})."
     if {"ours", "interval"} & set(show) and runs:
@@ -114,13 +104,10 @@ def _labels(table: Table, patterns: Sequence[str]) -> list[str]:
 def _best(cells: dict[str, CellResult], column: Column, form: str) -> set[str]:
     """The rows with the best value; several where they are equal."""
     if form == "ours":
-        values = {label: cell.summary.mean for label, cell in cells.items() if cell.summary}
-    elif form == "published":
-        values = {label: cell.published.value for label, cell in cells.items() if cell.published}
-    else:
-        return set()
-    best = (min if column.better == "lower" else max)(values.values(), default=None)
-    return {label for label, value in values.items() if value == best}
+        return column.best({label: cell.summary.mean for label, cell in cells.items() if cell.summary})
+    if form == "published":
+        return column.best({label: cell.published.value for label, cell in cells.items() if cell.published})
+    return set()
 
 
 def _bold(text: str) -> str:

@@ -55,6 +55,10 @@ def published_text(published: Published | None) -> str:
     return f"{value} ({published.statistic} of {published.n or 'unknown n'})"
 
 
+def value_text(value: float | None, places: int) -> str:
+    return NONE if value is None else f"{value:.{places}f}"
+
+
 def mean_text(summary: Summary | None, places: int) -> str:
     if summary is None:
         return NONE
@@ -72,6 +76,11 @@ def brief_mean(summary: Summary | None, places: int) -> str:
     while len(text := bare_mean(summary, places)) > BRIEF and places:
         places -= 1
     return text
+
+
+def labelled(row: str, extra: bool) -> str:
+    """The label of a row, with a word on one that was given on the command line."""
+    return f"{row} (not in the paper)" if extra else row
 
 
 def solved_text(cell: CellResult, column: Column) -> str:
@@ -125,9 +134,27 @@ def signed(value: float, form: str) -> str:
     return text.replace("-", "+") if not text.strip("+-0.%") else text
 
 
-def params_text(cell: CellResult) -> str:
+def cell_texts(cell: CellResult, column: Column, places: int) -> dict[str, str]:
+    """Texts of a cell, by the names that `--latex --show` and templates of the site have for them.
+
+    time: the median over runs of the whole training (CPU seconds, where recorded), and of one step. memory:
+    the median of the peak: of the process on a CPU, of the device's memory on a GPU.
+    """
     ours = NONE if cell.params_ours is None else f"{cell.params_ours:,}"
-    return f"{ours} (paper {cell.params_paper})" if cell.params_paper else ours
+    return {
+        "published": published_text(cell.published),
+        "ours": mean_text(cell.summary, places),
+        "runs": f"{cell.done}/{cell.wanted}" if cell.wanted else NONE,
+        "interval": interval_text(cell.summary, places),
+        "best": value_text(cell.summary.best if cell.summary else None, places),
+        "difference": difference_text(cell, column, places),
+        "settings": NONE if cell.settings is None else str(cell.settings),
+        "parameters": f"{ours} (paper {cell.params_paper})" if cell.params_paper else ours,
+        "time": NONE
+        if cell.train_s is None or cell.ms_per_step is None
+        else f"{span_text(cell.train_s)}, {span_text(cell.ms_per_step / 1000)}",
+        "memory": NONE if cell.peak_memory_mib is None else size_text(cell.peak_memory_mib),
+    }
 
 
 def span_text(seconds: float) -> str:
@@ -142,18 +169,6 @@ def span_text(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def time_text(cell: CellResult) -> str:
-    """The median over runs of the whole training (CPU seconds, where recorded), and of one step."""
-    if cell.train_s is None or cell.ms_per_step is None:
-        return NONE
-    return f"{span_text(cell.train_s)}, {span_text(cell.ms_per_step / 1000)}"
-
-
-def memory_text(cell: CellResult) -> str:
-    """The median over runs of the peak: of the process on a CPU, of the device's memory on a GPU."""
-    return NONE if cell.peak_memory_mib is None else size_text(cell.peak_memory_mib)
 
 
 def size_text(mib: float) -> str:

@@ -17,39 +17,25 @@ FEWEST_ROWS = 3
 class Ranking:
     """Mean ranks over the columns that a table names, and the interquartile mean of all their runs.
 
-    Args:
-        columns: The ranked columns.
-        rows: Row -> its mean in each column, of rows with all runs, comparable, in all of them.
-        ranks: None with fewer than three such rows.
-        middle: Row -> interquartile mean, in the unit of the columns; empty where they have several units.
-        left_out: Row -> why it has no rank. Rows that are run in no column are not named.
-        spread: What the interquartile means are over: runs, or means over the starts of a split.
-        behind: Row -> by how much its mean rank is behind the first, with an interval over runs.
-        untrained: Row -> titles of the columns in which it is no better than a constant; such rows share the
-            last rank there.
-        improving: Title of a column -> how many of the ranked rows still improved when their training ended.
-        samples: Row -> its runs in each column; None: no better than a constant.
+    behind: row -> by how much its mean rank is behind the first, with an interval over runs. untrained: row
+    -> titles of the columns in which it is no better than a constant; such rows share the last rank there.
+    improving: title of a column -> how many of the ranked rows still improved when their training ended.
     """
 
-    columns: tuple[Column, ...]
-    rows: dict[str, list[float]]
-    ranks: Ranks | None
-    middle: dict[str, Middle]
-    left_out: dict[str, str]
-    spread: Spread = "runs"
+    columns: tuple[Column, ...]  # the ranked columns
+    rows: dict[str, list[float]]  # row -> its mean in each column, of rows with all comparable runs
+    ranks: Ranks | None  # None with fewer than three such rows
+    middle: dict[str, Middle]  # row -> interquartile mean; empty where the columns have several units
+    left_out: dict[str, str]  # row -> why it has no rank; not of rows that are run in no column
+    spread: Spread = "runs"  # of the interquartile means: runs, or means over the starts of a split
     behind: dict[str, Middle] = field(default_factory=dict)
     untrained: dict[str, tuple[str, ...]] = field(default_factory=dict)
     improving: dict[str, int] = field(default_factory=dict)
-    samples: dict[str, list[list[float] | None]] = field(default_factory=dict)
+    samples: dict[str, list[list[float] | None]] = field(default_factory=dict)  # row -> runs; None: untrained
 
 
 def ranked(spec: TableSpec, of: Mapping[str, Runs]) -> Ranking | None:
-    """Ranks of the rows of a table; None where its config names no columns.
-
-    Args:
-        spec: The table.
-        of: Experiment -> its runs.
-    """
+    """Ranks of the rows of a table, by their runs; None where its config names no columns."""
     if not spec.ranks:
         return None
     columns = tuple(column for column in spec.columns if column.key in spec.ranks)

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable, Iterator
 
 from physml.report.stats.across import Middle, Ranks
-from physml.report.stats.summary import LEVEL
 from physml.report.table.ranks import FEWEST_ROWS, Ranking
 from physml.report.text.document import NONE, Block, Grid, Lines, letters
 
@@ -14,11 +13,9 @@ RULE = (
     "Ranked by their means in each column, 1 the best; rows of one group are not told apart at 5 %: their "
     "mean ranks differ by no more than the critical difference (Nemenyi's test; Demsar 2006)."
 )
-
-
 BEHIND = (
-    f"Behind the first: the difference of mean ranks with its {100 * LEVEL:.0f} % interval, which draws runs "
-    "anew within each column, the same for all rows, so it speaks of these columns alone."
+    "Behind the first: the difference of mean ranks with its 95 % interval, which draws runs anew within "
+    "each column, the same for all rows, so it speaks of these columns alone."
 )
 
 
@@ -35,7 +32,7 @@ def blocks_of(ranking: Ranking | None) -> tuple[Block, ...]:
     unit = ranking.columns[0].unit
     heads: tuple[str, ...] = ("model", MEAN_RANK, "groups")
     if ranking.middle:
-        heads = (*heads, f"interquartile mean{f' [{unit}]' if unit else ''}", f"{_percent(LEVEL)} interval")
+        heads = (*heads, f"interquartile mean{f' [{unit}]' if unit else ''}", "95 % interval")
     if ranking.behind:
         heads = (*heads, "behind the first")
     places = _places(ranking.middle.values())
@@ -43,8 +40,11 @@ def blocks_of(ranking: Ranking | None) -> tuple[Block, ...]:
     for row, rank in ranks.mean.items():
         within = [letters(i) for i, group in enumerate(groups) if row in group]
         line: tuple[str, ...] = (row, f"{rank:.2f}", " ".join(within) or NONE)
-        line = (*line, *_middle(ranking.middle.get(row), places)) if ranking.middle else line
-        found.append((*line, _gap(ranking.behind.get(row))) if ranking.behind else line)
+        if ranking.middle:
+            line = (*line, *_interval(ranking.middle.get(row), places))
+        if ranking.behind:
+            line = (*line, " ".join(dict.fromkeys(_interval(ranking.behind.get(row), 2))))
+        found.append(line)
     below = Lines((tests_text(ranks), *_budget(ranking), *_left_out(ranking)), look="items")
     return Grid(heads, tuple(found), heading), below
 
@@ -79,24 +79,17 @@ def lines(ranking: Ranking) -> Iterator[str]:
     yield from _left_out(ranking)
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
-
-
 def _places(found: Iterable[Middle]) -> int:
     """Digits after the point: two of the narrowest interval's half."""
     narrow = min(((one.high - one.low) / 2 for one in found), default=0.0)
     return min(6, max(0, 1 - math.floor(math.log10(narrow)))) if narrow > 0 else 2
 
 
-def _middle(found: Middle | None, places: int) -> tuple[str, str]:
+def _interval(found: Middle | None, places: int) -> tuple[str, str]:
+    """A mean and its interval."""
     if found is None:
         return NONE, NONE
     return f"{found.mean:.{places}f}", f"[{found.low:.{places}f}, {found.high:.{places}f}]"
-
-
-def _gap(found: Middle | None) -> str:
-    return NONE if found is None else f"{found.mean:.2f} [{found.low:.2f}, {found.high:.2f}]"
 
 
 def _budget(ranking: Ranking) -> Iterator[str]:

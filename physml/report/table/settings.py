@@ -20,6 +20,7 @@ from physml.base.paths import CONF
 from physml.config import conf_files, studies
 from physml.config.load import content_of, load
 from physml.report.state import State
+from physml.report.table.spec import check_rows
 
 # Why an experiment's setting is none of the paper's, by its provenance, where the table gives no reason.
 OURS = {"searched-here": "searched here", "own": "chosen here, not searched"}
@@ -31,16 +32,13 @@ Reads = Literal["value", "use", "range", "distribution"]
 class SettingColumn:
     """One kind of setting.
 
-    Args:
-        setting: key of our value in a config, as `model.dt`, or `model.dt.1` of a list; a row or cell may
-            override it.
-        reads: `value`; `use`, YES where the key is set and NO where it is null or false; `range` of a search,
-            or `distribution` that it is drawn from.
+    reads: `value`; `use`, YES where the key is set and NO where it is null or false; `range` of a search, or
+    `distribution` that it is drawn from.
     """
 
     key: str
     label: str | None = None
-    setting: str | None = None
+    setting: str | None = None  # key of our value, as `model.dt.1`; a row or cell may override it
     reads: Reads = "value"
 
     @property
@@ -50,21 +48,13 @@ class SettingColumn:
 
 @dataclass(frozen=True)
 class SettingCell:
-    """One setting of a row, as the paper prints it.
+    """One setting of a row, as the paper prints it."""
 
-    Args:
-        printed: the value in the paper, as text, since its digits count.
-        code: the value in the official code, if it differs from the paper or the paper prints nothing.
-        experiment: by default that of the row.
-        setting: by default that of the row, else of the column.
-        differs: the reason why our value differs.
-    """
-
-    printed: str | None = None
-    code: str | None = None
-    experiment: str | None = None
-    setting: str | None = None
-    differs: str | None = None
+    printed: str | None = None  # the value in the paper, as text, since its digits count
+    code: str | None = None  # the value in the official code, if it differs or the paper prints nothing
+    experiment: str | None = None  # by default that of the row
+    setting: str | None = None  # by default that of the row, else of the column
+    differs: str | None = None  # the reason why our value differs
 
 
 @dataclass(frozen=True)
@@ -88,16 +78,8 @@ class SettingsSpec:
     aliases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        keys = [c.key for c in self.columns]
-        for what, names in (("column", keys), ("row", [r.label for r in self.rows])):
-            if not names:
-                raise ConfigError(f"a table needs at least one {what}; got none.")
-            if twice := [n for n in names if names.count(n) > 1]:
-                raise ConfigError(f"the {what} {twice[0]} appears twice.")
+        check_rows([column.key for column in self.columns], self.rows)
         for row in self.rows:
-            for key in row.cells:
-                if key not in keys:
-                    raise ConfigError(f"row {row.label}: there is no column {key}. {suggest(key, keys)}")
             for column in self.columns:
                 if self.cell(row, column).setting is None:
                     raise ConfigError(

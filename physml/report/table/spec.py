@@ -3,11 +3,12 @@
 import dataclasses
 import math
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from physml.base.check import non_negative
 from physml.base.errors import ConfigError, suggest
@@ -63,6 +64,16 @@ class Column:
     def title(self) -> str:
         return self.label or self.key
 
+    @property
+    def heading(self) -> str:
+        """The title with its unit."""
+        return f"{self.title} [{self.unit}]" if self.unit else self.title
+
+    def best(self, values: Mapping[str, float]) -> set[str]:
+        """The names with the best value; several where they are equal."""
+        best = (min if self.better == "lower" else max)(values.values(), default=None)
+        return {name for name, value in values.items() if value == best}
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -107,21 +118,13 @@ class Tie:
 
 @dataclass(frozen=True)
 class Amount:
-    """The row `better` beats the row `than` by at least so much, in one column.
+    """The row `better` beats the row `than` by at least so much, in one column."""
 
-    Args:
-        better: Label of a row.
-        than: Label of another.
-        times: Ratio of the metrics, at least 1 where the claim is true.
-        points: Difference, in the unit of the column. One of the two.
-        column: Key; by default that of the claim.
-    """
-
-    better: str
-    than: str
-    times: float | None = None
-    points: float | None = None
-    column: str | None = None
+    better: str  # label of a row
+    than: str  # label of another
+    times: float | None = None  # ratio of the metrics, at least 1 where the claim is true
+    points: float | None = None  # difference, in the unit of the column. One of the two
+    column: str | None = None  # key; by default that of the claim
 
     def __post_init__(self) -> None:
         if (self.times is None) == (self.points is None):
@@ -145,20 +148,22 @@ class Claim:
     ties: tuple[Tie, ...] = ()
     amounts: tuple[Amount, ...] = ()
 
+    def comparisons(self) -> Iterator[tuple[Order | Tie | Amount, str, str, str]]:
+        """Each with its part of the claim, the labels of both rows, and the key of the column."""
+        own = self.column or ""
+        for order in self.order:
+            yield from ((order, order.better, other, order.column or own) for other in order.than)
+        yield from ((tie, tie.rows[0], tie.rows[1], tie.column or own) for tie in self.ties)
+        yield from ((one, one.better, one.than, one.column or own) for one in self.amounts)
+
 
 @dataclass(frozen=True)
 class Reason:
-    """Why cells deviate from print, as far as it is known.
+    """Why cells deviate from print, as far as it is known."""
 
-    Args:
-        text: In a sentence or two.
-        rows: Their labels; none: all rows.
-        columns: Their keys; none: all columns.
-    """
-
-    text: str
-    rows: tuple[str, ...] = ()
-    columns: tuple[str, ...] = ()
+    text: str  # in a sentence or two
+    rows: tuple[str, ...] = ()  # their labels; none: all rows
+    columns: tuple[str, ...] = ()  # their keys; none: all columns
 
     def fits(self, row: str, column: str) -> bool:
         return row in (self.rows or (row,)) and column in (self.columns or (column,))
@@ -166,16 +171,23 @@ class Reason:
 
 @dataclass(frozen=True)
 class Finding:
-    """The finding of a table, in one to three sentences.
+    """The finding of a table, in one to three sentences; with other outcomes one that is made from them."""
 
-    Args:
-        text: With numbers by their names: `{LEM}`, `{LEM|official|printed}` (`placeholders.filled`).
-        outcomes: The outcomes that it was written for, as `1 reproduced, 5 not run`; without printed numbers
-            the best rows. With others a sentence is shown that is made from them.
-    """
+    text: str  # with numbers by their names: `{LEM}`, `{LEM|official|printed}` (`placeholders.filled`)
+    outcomes: str = ""  # for which it was written, `1 reproduced, 5 not run`; the best rows of an own table
 
-    text: str
-    outcomes: str = ""
+
+def check_rows(columns: Sequence[str], rows: Sequence[Any]) -> None:
+    """ConfigError for a table without columns or rows, one that is there twice, and cells of no column."""
+    for what, names in (("column", columns), ("row", [row.label for row in rows])):
+        if not names:
+            raise ConfigError(f"a table needs at least one {what}; got none.")
+        if twice := [n for n in names if names.count(n) > 1]:
+            raise ConfigError(f"the {what} {twice[0]} appears twice.")
+    for row in rows:
+        for key in row.cells:
+            if key not in columns:
+                raise ConfigError(f"row {row.label}: there is no column {key}. {suggest(key, columns)}")
 
 
 @dataclass(frozen=True)
@@ -198,11 +210,7 @@ class TableSpec:
 
     def __post_init__(self) -> None:
         keys, labels = [c.key for c in self.columns], [r.label for r in self.rows]
-        for what, names in (("column", keys), ("row", labels)):
-            if not names:
-                raise ConfigError(f"a table needs at least one {what}; got none.")
-            if twice := [n for n in names if names.count(n) > 1]:
-                raise ConfigError(f"the {what} {twice[0]} appears twice.")
+        check_rows(keys, self.rows)
         own = [(f"row {row.label}: seeds", row.seeds) for row in self.rows if row.seeds]
         for what, numbers in (("seeds", self.seeds), ("splits", self.splits), *own):
             if not numbers or len(set(numbers)) < len(numbers) or min(numbers) < 0:
@@ -218,10 +226,6 @@ class TableSpec:
 
     def _check_names(self, labels: list[str], keys: list[str]) -> None:
         """ConfigError where a part names a row or column that is not there."""
-        for row in self.rows:
-            for key in row.cells:
-                if key not in keys:
-                    raise ConfigError(f"row {row.label}: there is no column {key}. {suggest(key, keys)}")
         if self.ranks and len(set(self.ranks)) < max(len(self.ranks), FEWEST_COLUMNS):
             raise ConfigError(
                 f"ranks must name at least {FEWEST_COLUMNS} different columns; got {list(self.ranks)}."
@@ -235,7 +239,9 @@ class TableSpec:
             for row in r.rows or labels
             for key in r.columns or keys
         ]
-        for where, label, key in [*(("claim", *pair) for pair in _claimed(self.claim)), *explained]:
+        claimed = self.claim.comparisons() if isinstance(self.claim, Claim) else ()
+        named = [("claim", label, key) for _, *both, key in claimed for label in both]
+        for where, label, key in [*named, *explained]:
             if label not in labels:
                 raise ConfigError(f"{where}: there is no row {label}. {suggest(label, labels)}")
             if key not in keys:
@@ -277,20 +283,6 @@ class TableSpec:
         """The same table with these seeds for every row, and every split."""
         rows = tuple(dataclasses.replace(row, seeds=()) for row in self.rows)
         return dataclasses.replace(self, rows=rows, seeds=seeds, paired=False)
-
-
-def _claimed(claim: Claim | str | None) -> list[tuple[str, str]]:
-    """Every row that a claim names, with the column it is compared in."""
-    if not isinstance(claim, Claim):
-        return []
-    named = []
-    for order in claim.order:
-        named += [(label, order.column or claim.column or "") for label in (order.better, *order.than)]
-    for tie in claim.ties:
-        named += [(label, tie.column or claim.column or "") for label in tie.rows]
-    for amount in claim.amounts:
-        named += [(label, amount.column or claim.column or "") for label in (amount.better, amount.than)]
-    return named
 
 
 def load_table(path: Path | str) -> TableSpec:

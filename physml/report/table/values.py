@@ -1,5 +1,6 @@
 """The numbers of a table, unrounded, for its CSV file."""
 
+import dataclasses
 from collections.abc import Iterator
 
 from physml.config.conf_files import shown
@@ -19,24 +20,22 @@ CSV_HEADS = (
 
 
 def values(table: Table) -> Iterator[tuple[object, ...]]:
-    """The heads, then the lines of cells, trivial references and ranks."""
+    """The heads, then a line per row and column, in full precision; trivial references, and ranks."""
     yield CSV_HEADS
-    yield from _values(table)
-    yield from _rank_values(table)
+    for known in (*_lines(table), *ranks_text.values(table.ranking)):
+        known |= {"table": table.spec.id}
+        yield tuple(known.get(head) for head in CSV_HEADS)
 
 
-def _values(table: Table) -> Iterator[tuple[object, ...]]:
-    """One line per row and column, in full precision. Trivial references are rows whose state is `trivial
-    reference`.
-    """
+def _lines(table: Table) -> Iterator[dict[str, object]]:
+    """Trivial references are rows whose state is `trivial reference`."""
     rows = {row.label: row for row in table.spec.rows}
 
-    def line(label: str, column: Column, **values: object) -> tuple[object, ...]:
-        known: dict[str, object] = {
-            "table": table.spec.id, "row": label, "column": column.key, "metric": column.metric,
-            "unit": column.unit or "1", "better": column.better, "protocol": column.protocol, **values,
+    def line(label: str, column: Column, **values: object) -> dict[str, object]:
+        return {
+            "row": label, "column": column.key, "metric": column.metric, "unit": column.unit or "1",
+            "better": column.better, "protocol": column.protocol, **values,
         }  # fmt: skip
-        return tuple(known.get(head) for head in CSV_HEADS)
 
     for column in table.spec.columns:
         for cell in table.column(column.key):
@@ -65,17 +64,5 @@ def _values(table: Table) -> Iterator[tuple[object, ...]]:
                 yield line(label, column, best=mine.value, state=mine.state)
         for name, scores in table.references.items():
             if column.key in scores:
-                score = scores[column.key]
-                known = {
-                    "mean": score.mean,
-                    "sd": score.sd,
-                    "n": score.n,
-                    "low": score.low,
-                    "high": score.high,
-                }
-                yield line(name, column, **known, state="trivial reference")
-
-
-def _rank_values(table: Table) -> Iterator[tuple[object, ...]]:
-    for known in ranks_text.values(table.ranking):
-        yield tuple(({"table": table.spec.id} | known).get(head) for head in CSV_HEADS)
+                score = dataclasses.asdict(scores[column.key]) | {"best": None}
+                yield line(name, column, **score, state="trivial reference")

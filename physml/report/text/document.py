@@ -41,23 +41,14 @@ def text_of(text: Text) -> str:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of lines of equal length.
+    """A table of lines of equal length."""
 
-    Args:
-        heads: Heads of the columns.
-        lines: Texts; one that is a `Cell` has looks of its own.
-        heading: Above it.
-        outcomes: Outcome of each line, which has its colour on a terminal.
-        folded: Columns that are stacked where the lines do not fit; empty: none.
-        narrow: The same in less width.
-    """
-
-    heads: tuple[str, ...]
-    lines: tuple[tuple[Text, ...], ...]
-    heading: str = ""
-    outcomes: tuple[Outcome | None, ...] = ()
-    folded: tuple[tuple[int, ...], ...] = ()
-    narrow: "Grid | None" = None
+    heads: tuple[str, ...]  # heads of the columns
+    lines: tuple[tuple[Text, ...], ...]  # texts; one that is a `Cell` has looks of its own
+    heading: str = ""  # above it
+    outcomes: tuple[Outcome | None, ...] = ()  # outcome of each line, which has its colour on a terminal
+    folded: tuple[tuple[int, ...], ...] = ()  # columns that are stacked where the lines do not fit
+    narrow: "Grid | None" = None  # the same in less width
 
     def without(self, dropped: Iterable[int]) -> "Grid":
         """The same without these columns."""
@@ -87,23 +78,15 @@ Block = Grid | Lines
 
 @dataclass(frozen=True)
 class Document:
-    """The text of a table, ready for each output format.
-
-    Args:
-        first: What is shown at first sight.
-        long: The rest: all columns, comparisons, references, notes.
-        rules: How verdicts are made.
-        more: Where the rest is found, on a terminal.
-        values: Heads and lines of the CSV file; None in a cell without a value.
-    """
+    """The text of a table, ready for each output format."""
 
     id: str
     title: str
-    first: tuple[Block, ...]
-    long: tuple[Block, ...] = ()
-    rules: tuple[Block, ...] = ()
-    more: str = ""
-    values: tuple[tuple[object, ...], ...] = field(default=(), repr=False)
+    first: tuple[Block, ...]  # what is shown at first sight
+    long: tuple[Block, ...] = ()  # the rest: all columns, comparisons, references, notes
+    rules: tuple[Block, ...] = ()  # how verdicts are made
+    more: str = ""  # where the rest is found, on a terminal
+    values: tuple[tuple[object, ...], ...] = field(default=(), repr=False)  # heads and lines of the CSV
 
 
 def blocks(*parts: Block) -> tuple[Block, ...]:
@@ -190,17 +173,21 @@ def md(text: str) -> str:
 
 
 def comma_separated(document: Document) -> str:
-    """Twelve digits, as many as all processors agree in; `NA` where nothing can stand."""
+    """Twelve digits, as many as all processors agree in."""
+    return csv_text(document.values, 12)
+
+
+def csv_text(lines: Iterable[Iterable[object]], digits: int | None = None) -> str:
+    """Lines of a CSV file, numbers with so many digits; `NA` where nothing can stand."""
+
+    def cell(value: object) -> object:
+        if isinstance(value, float) and digits:
+            return f"{value:.{digits}g}"
+        return "NA" if value is None else csv_cell(value)
+
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerows(map(_number, line) for line in document.values)
+    csv.writer(out, lineterminator="\n").writerows(map(cell, line) for line in lines)
     return out.getvalue()
-
-
-def _number(value: object) -> object:
-    if isinstance(value, float):
-        return f"{value:.12g}"
-    return "NA" if value is None else csv_cell(value)
 
 
 # --- files

@@ -16,8 +16,10 @@ from physml.report.table.numbers import (
     bare_mean,
     brief_mean,
     decimals,
+    labelled,
     mean_text,
     printed_text,
+    value_text,
 )
 from physml.report.table.spec import Column, Row
 from physml.report.text.document import NONE, Block, Cell, Grid, Lines, Text, blocks, text_of
@@ -150,7 +152,7 @@ class View:
             yield self._list(self.columns[0]) if len(self.columns) == 1 else self._matrix()
 
     def _label(self, row: Row) -> Cell:
-        text = f"{row.label} (not in the paper)" if row.extra else row.label
+        text = labelled(row.label, row.extra)
         quoted = row.label in self.quoted
         at = (row.label, self.columns[0].key)
         return Cell(f"{text} {QUOTED}" if quoted else text, quoted=quoted, at=at)
@@ -173,12 +175,9 @@ class View:
                     replace(looks, text=self._outcome(cell)),
                 )
             )
-            for mine in cell.yours:
-                value = NONE if mine.value is None else f"{mine.value:.{places}f}"
-                lines.append((_yours_label(mine.seed, mine.split), "", value, "1", str(mine.state)))
-        unit = f" [{column.unit}]" if column.unit else ""
+            lines += [(m.label, "", value_text(m.value, places), "1", str(m.state)) for m in cell.yours]
         heads = ("model", "printed", "ours", "n", "outcome")
-        grid = Grid(heads, tuple(lines), self._heading(column.title + unit))
+        grid = Grid(heads, tuple(lines), self._heading(column.heading))
         return grid.without(i for i in range(1, 5) if self._says_nothing(grid, i))
 
     def _outcome(self, cell: CellResult) -> str:
@@ -238,7 +237,7 @@ class View:
         return self._heading(f"[{self._unit}]" if self._unit else "")
 
     def _head(self, column: Column) -> str:
-        return f"{column.title} [{column.unit}]" if self._unit is None and column.unit else column.title
+        return column.heading if self._unit is None else column.title
 
     def _value(self, row: Row, column: Column, best: set[str], form: Form) -> Cell:
         """Our number with the sign of its outcome, and its runs where they are not as many as usual."""
@@ -308,15 +307,14 @@ class View:
 
     def _yours(self, row: Row, first: list[str], before: Sequence[str] = ()) -> list[tuple[Text, ...]]:
         """The reader's own runs of a row, a line each, with cells that stay empty."""
-        runs = sorted({(mine.seed, mine.split) for cell in self.cells(row) for mine in cell.yours})
+        cells = self.cells(row)
+        runs = sorted({(mine.seed, mine.split, mine.label) for cell in cells for mine in cell.yours})
         lines: list[tuple[Text, ...]] = []
-        for seed, split in runs:
-            line = [_yours_label(seed, split), *first]
-            for column in self.columns:
-                places = decimals(self.table, column)
-                mine = (m for m in self.of[row.label, column.key].yours if (m.seed, m.split) == (seed, split))
-                value = next((m.value for m in mine), None)
-                line += [*before, NONE if value is None else f"{value:.{places}f}"]
+        for *_, label in runs:
+            line = [label, *first]
+            for cell, column in zip(cells, self.columns, strict=True):
+                value = next((mine.value for mine in cell.yours if mine.label == label), None)
+                line += [*before, value_text(value, decimals(self.table, column))]
             lines.append(tuple(line))
         return lines
 
@@ -325,10 +323,7 @@ class View:
         places = decimals(self.table, column)
         cells = [self.of[row.label, column.key] for row in self.rows]
         means = {cell.row: round(found.mean, places) for cell in cells if (found := self.counted(cell))}
-        if len(means) < 2:
-            return set()
-        best = (min if column.better == "lower" else max)(means.values())
-        return {label for label, mean in means.items() if mean == best}
+        return column.best(means) if len(means) > 1 else set()
 
     # --- lines below
 
@@ -378,10 +373,6 @@ class View:
 def _printed(cell: CellResult, spread: bool = True) -> str:
     text = printed_text(cell.published)
     return text if spread else text.partition(" ±")[0]
-
-
-def _yours_label(seed: int, split: int) -> str:
-    return f"your run (seed {seed}{f', split {split}' if split else ''})"
 
 
 def _grouped(columns: Sequence[Column]) -> Iterator[str]:

@@ -11,26 +11,24 @@ from physml.report.table.collect import CellResult, Table, Yours
 from physml.report.table.fact_text import fact_lines, reason_lines, rule_lines
 from physml.report.table.numbers import (
     NO_PRINT,
+    cell_texts,
     decimals,
-    difference_text,
     gain_text,
-    interval_text,
+    labelled,
     mean_text,
-    memory_text,
-    params_text,
-    published_text,
     ratio_text,
     solved_text,
-    time_text,
+    value_text,
 )
 from physml.report.table.spec import Claim, Column
 from physml.report.text.document import NONE, Document, Grid, Lines, Reasons, blocks, text_of
 from physml.report.view.first_sight import MORE, first_sight
 
-HEADS = (
-    "model", "published", "ours", "runs", "95 % interval", "best", "difference", "settings", "outcome",
-    "parameters", "time, per step", "peak memory",
-)  # fmt: skip
+HEADS = {
+    "model": "model", "published": "published", "ours": "ours", "runs": "runs", "interval": "95 % interval",
+    "best": "best", "difference": "difference", "settings": "settings", "outcome": "outcome",
+    "parameters": "parameters", "time": "time, per step", "memory": "peak memory",
+}  # fmt: skip
 FOLDED = ((0, 9, 11), (1, 6), (2, 4), (3, 5), (8, 7, 10))  # heads above each other where it is narrow
 PAPER = (1, 6)  # columns that a table of our own does not have
 
@@ -41,7 +39,7 @@ def document(table: Table) -> Document:
     grids, alike = _without_constants(
         [_grid(table, column, reasons) for column in table.spec.columns], table.own
     )
-    titles = tuple(f"{c.title} [{c.unit}]" if c.unit else c.title for c in table.spec.columns)
+    titles = tuple(column.heading for column in table.spec.columns)
     claim = claim_lines(table)
     references = tuple(_reference_lines(table))
     return Document(
@@ -70,7 +68,8 @@ def _without_constants(grids: list[Grid], own: bool) -> tuple[list[Grid], list[s
     lines = [line for grid in grids for line in grid.lines]
     texts = [{text_of(line[i]) for line in lines} for i in range(len(HEADS))]
     gone = [i for i, found in enumerate(texts) if i and len(found) == 1 and len(lines) > 1]
-    alike = [f"{HEADS[i]}: {text}" for i in gone for text in texts[i] if text not in (NONE, NO_PRINT)]
+    heads = tuple(HEADS.values())
+    alike = [f"{heads[i]}: {text}" for i in gone for text in texts[i] if text not in (NONE, NO_PRINT)]
     dropped = {*gone, *(PAPER if own else ())}
     return [grid.without(dropped) for grid in grids], [f"All rows: {'; '.join(alike)}"] if alike else []
 
@@ -81,57 +80,32 @@ def _grid(table: Table, column: Column, reasons: Reasons) -> Grid:
     lines: list[tuple[str, ...]] = []
     outcomes: list[Outcome | None] = []
     for cell in table.column(column.key):
-        lines.append(
-            (
-                f"{cell.row} (not in the paper)" if cell.extra else cell.row,
-                published_text(cell.published),
-                mean_text(cell.summary, places) + solved_text(cell, column),
-                f"{cell.done}/{cell.wanted}" if cell.wanted else NONE,
-                interval_text(cell.summary, places),
-                NONE if cell.summary is None else f"{cell.summary.best:.{places}f}",
-                difference_text(cell, column, places),
-                NONE if cell.settings is None else str(cell.settings),
-                reasons.short(cell.state),
-                params_text(cell),
-                time_text(cell),
-                memory_text(cell),
-            )
-        )
+        texts = cell_texts(cell, column, places)
+        texts["ours"] += solved_text(cell, column)
+        texts |= {"model": labelled(cell.row, cell.extra), "outcome": reasons.short(cell.state)}
+        lines.append(tuple(texts[key] for key in HEADS))
         outcomes.append(outcome_of(cell.state))
         lines += [_yours_line(mine, places) for mine in cell.yours]
         outcomes += [None] * len(cell.yours)
-    unit = f" [{column.unit}]" if column.unit else ""
-    heading = f"{column.title}{unit}: {column.metric}, {column.better} is better, protocol {column.protocol}"
-    return Grid(HEADS, tuple(lines), heading, tuple(outcomes), FOLDED)
+    heading = f"{column.heading}: {column.metric}, {column.better} is better, protocol {column.protocol}"
+    return Grid(tuple(HEADS.values()), tuple(lines), heading, tuple(outcomes), FOLDED)
 
 
 def _yours_line(mine: Yours, places: int) -> tuple[str, ...]:
-    split = f", split {mine.split}" if mine.split else ""
-    value = NONE if mine.value is None else f"{mine.value:.{places}f}"
-    gaps = [NONE] * (len(HEADS) - 9)
-    label = f"your run (seed {mine.seed}{split})"
-    return (label, NONE, value, "1", NONE, NONE, NONE, NONE, str(mine.state), *gaps)
+    known = {"model": mine.label, "ours": value_text(mine.value, places), "runs": "1"}
+    known["outcome"] = str(mine.state)
+    return tuple(known.get(key, NONE) for key in HEADS)
 
 
 def _reference_lines(table: Table) -> Iterator[tuple[str, ...]]:
     """Trivial predictions on the same splits, one line each; then each row's gain over the best of them."""
+    columns = [(column.key, decimals(table, column)) for column in table.spec.columns]
     for name, scores in table.references.items():
-        line = [name]
-        for column in table.spec.columns:
-            places = decimals(table, column)
-            if column.key not in scores:
-                line.append(NONE)
-                continue
-            line.append(mean_text(scores[column.key], places))
-        yield tuple(line)
+        yield name, *(mean_text(scores.get(key), places) for key, places in columns)
+    of = {(cell.row, cell.column): cell for cell in table.cells}
     for row in table.spec.rows:
-        cells = [next(c for c in table.column(k.key) if c.row == row.label) for k in table.spec.columns]
-        if any(cell.over for cell in cells):
-            texts = (
-                _over_text(cell, decimals(table, c))
-                for cell, c in zip(cells, table.spec.columns, strict=True)
-            )
-            yield f"{row.label}: gain", *texts
+        if any(of[row.label, key].over for key, _ in columns):
+            yield f"{row.label}: gain", *(_over_text(of[row.label, key], places) for key, places in columns)
 
 
 def _over_text(cell: CellResult, places: int) -> str:

@@ -190,6 +190,7 @@ LAYERS: dict[str, tuple[Make, int, str]] = {
     "h2gcn": (lambda k: H2GCN(3 * k, 2), 3, "undirected"),
     "mixhop": (lambda k: MixHop(3 * k, 2 * k, 2, activation="tanh"), 3, "undirected"),
     "gcn": (lambda k: GraphConvolution(3 * k, 2 * k), 3, "undirected"),
+    "gat": (lambda k: GraphAttention(3 * k, 2 * k, n_heads=3), 3, "undirected"),
     "gin": (lambda k: IsomorphismConvolution(3 * k, 3 * k), 3, "undirected"),
     "chebnet": (
         lambda k: pytest.importorskip("torch_geometric.nn").ChebConv(3 * k, 2 * k, K=3),

@@ -183,6 +183,12 @@ def test_s4d_is_the_same_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch, 
     test_equals_a_loop_from_the_equations("s4d")
 
 
+def test_s4d_is_the_same_in_parts_of_a_batch(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(diagonal_ssm, "LARGE", 0)
+    monkeypatch.setattr(diagonal_ssm, "PART", 1)
+    test_equals_a_loop_from_the_equations("s4d")
+
+
 @pytest.mark.parametrize("name", ["imex", "s4d"])
 def test_a_stack_that_comes_in_live(name: str):
     layer, u = made(LAYERS[name][0]), numbers(2, 4, D)

@@ -7,21 +7,19 @@ import csv
 import dataclasses
 import io
 import re
-import subprocess
-import sys
-import zlib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from each import each
+from made_records import finished, ids, on_terminal
 
 from physml.base.errors import ConfigError
-from physml.base.paths import CONF, ROOT
+from physml.base.paths import CONF
 from physml.config import studies
 from physml.config.load import read_yaml, structure
-from physml.records.schema import SCHEMA
 from physml.records.searches import SearchSpread
 from physml.report.table import spec as tables
 from physml.report.table import typed
@@ -30,34 +28,16 @@ from physml.report.table.collect import Table, collect, table_state
 from physml.report.table.fact_text import fact_lines, search_lines, searched_here
 from physml.report.table.spec import TableSpec
 from physml.report.text.document import FORMS, Grid, text_of, write
-from physml.report.text.screen import Screen
 from physml.report.view.text import claim_lines, document
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
 
-def identity(experiment: str) -> str:
-    return f"{zlib.crc32(experiment.encode()):08x}"
-
-
-def ids(*experiments: str) -> dict[str, str | None]:
-    return {experiment: identity(experiment) for experiment in experiments}
-
-
 def record(experiment: str, seed: int, rmse: float | None = 1.0, **changes: Any) -> dict[str, Any]:
-    """A finished record as a run leaves it, without config."""
+    """A finished record as a run leaves it."""
     last128 = None if rmse is None else rmse * 1.01
-    metrics = {"best": {"test": {"rmse": rmse, "rmse_last128": last128}}}
-    made: dict[str, Any] = {
-        "schema": SCHEMA,
-        "experiment": experiment,
-        "protocol": "official",
-        "identity": identity(experiment),
-        "split": 0,
-        "seed": seed,
-        "status": "finished",
-        "reason": None,
-        "metrics": metrics,
+    made = {
+        "test": {"rmse": rmse, "rmse_last128": last128},
         "selected": {"rule": "min valid/rmse", "step": 10},
         "n_parameters": 1233,
         "cost": {"train_s": 90.0 + seed, "ms_per_step": 50.0, "peak_memory_mib": 411.0 + seed},
@@ -69,10 +49,9 @@ def record(experiment: str, seed: int, rmse: float | None = 1.0, **changes: Any)
         "code": {"commit": "c" * 40, "dirty": False},
         "machine": {"device": "cpu"},
         "provenance": {"kind": "paper"},
-        "short": None,
         "ended": f"2024-05-0{seed + 1}T10:00:00Z",
     }
-    return made | changes
+    return finished(experiment, seed, **made | changes)
 
 
 SEARCHED = {"kind": "searched-here", "note": "Random search: 24 trials."}
@@ -166,6 +145,7 @@ STATES: dict[str, tuple[list[dict[str, Any]], str]] = {
     ),
 }
 
+AGREES = STATES["agrees"][0]
 CELLS: dict[str, dict[str, Any]] = {
     "other settings": {"published": PUBLISHED, "not_comparable": "settings"},
     "best of 2": {"published": {"value": 1.0, "digits": 1, "statistic": "best", "n": 2}},
@@ -221,6 +201,7 @@ def spec(**changes: Any) -> TableSpec:
     return structure(TableSpec, {"id": "nobody-1", **content(), **changes}, "nobody-1.yaml")
 
 
+@cache
 def synthetic() -> Table:
     made = spec()
     identities = ids(*tables.experiments_of(made)) | {"t/not composed": None}
@@ -235,19 +216,12 @@ def synthetic() -> Table:
     )
 
 
-def console(table: Table, width: int, long: bool = False) -> str:
-    from rich.console import Console
-
-    out = io.StringIO()
-    screen = Screen(document(table), long, long)
-    Console(file=out, width=width, color_system=None, legacy_windows=False).print(screen)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
-
-
+@cache
 def renderings() -> dict[str, str]:
     table = synthetic()
     forms = {f"table.{suffix}": form(document(table)) for suffix, form in FORMS.items()}
-    return forms | {"table.console.txt": console(table, 80), "table.wide.txt": console(table, 260, long=True)}
+    narrow, wide = on_terminal(document(table)), on_terminal(document(table), 260, long=True, rules=True)
+    return forms | {"table.console.txt": narrow, "table.wide.txt": wide}
 
 
 # --- states
@@ -283,40 +257,30 @@ def test_a_network_at_chance_did_not_train(
     assert str(table.column("official")[0].state) == state
 
 
-def test_a_metric_may_have_another_protocol_than_its_run() -> None:
-    cell = next(c for c in synthetic().column("clean") if c.row == "agrees")
+def test_which_runs_count() -> None:
+    table = synthetic()
+    cell = next(c for c in table.column("clean") if c.row == "agrees")
     assert str(cell.state) == "not published"  # not "other protocol": `scoring` says clean
     assert cell.summary is not None and cell.summary.mean == pytest.approx(0.99, abs=1e-3)
-
-
-def test_no_verdict_below_three_seeds() -> None:
-    made = spec(seeds=[0, 1])
-    table = collect(made, ids("t/agrees"), STATES["agrees"][0])
-    assert str(table.column("official")[0].state) == "n = 2, no verdict"
-
-
-def test_runs_of_other_seeds_and_splits_do_not_count() -> None:
-    records = [*STATES["agrees"][0], record("t/agrees", 9, 0.5), record("t/agrees", 0, 0.5, split=1)]
-    cell = collect(spec(), ids("t/agrees"), records).column("official")[0]
-    assert cell.summary is not None and (cell.done, cell.wanted, cell.summary.n) == (3, 3, 3)
-
-
-def test_a_run_found_twice_counts_once() -> None:
-    records = [*STATES["agrees"][0], record("t/agrees", 0, 0.5)]
-    cell = collect(spec(), ids("t/agrees"), records).column("official")[0]
-    assert str(cell.state) == "agrees"
-
-
-def test_a_run_that_failed_first_and_finished_later_counts() -> None:
-    records = [record("t/agrees", 0, None, status="failed", reason="disk full"), *STATES["agrees"][0]]
-    assert str(collect(spec(), ids("t/agrees"), records).column("official")[0].state) == "agrees"
-
-
-def test_runs_of_yours_stay_outside() -> None:
-    cell = next(c for c in synthetic().column("official") if c.row == "better")
-    assert cell.summary is not None and cell.summary.n == 3
+    cell = next(c for c in table.column("official") if c.row == "better")
+    assert cell.summary is not None and cell.summary.n == 3  # without those of the reader
     assert [(y.seed, str(y.state)) for y in cell.yours] == [(41, "outside the mean"), (42, "other settings")]
     assert cell.yours[0].value == pytest.approx(0.4949)
+    assert str(collect(spec(seeds=[0, 1]), ids("t/agrees"), AGREES).cells[0].state) == "n = 2, no verdict"
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [*AGREES, record("t/agrees", 9, 0.5), record("t/agrees", 0, 0.5, split=1)],  # other seeds and splits
+        [*AGREES, record("t/agrees", 0, 0.5)],  # found twice
+        [record("t/agrees", 0, None, status="failed", reason="disk full"), *AGREES],  # finished later
+    ],
+)
+def test_a_run_counts_once_where_it_is_wanted(records: list[dict[str, Any]]) -> None:
+    cell = collect(spec(), ids("t/agrees"), records).cells[0]
+    assert cell.summary is not None and (cell.done, cell.wanted, cell.summary.n) == (3, 3, 3)
+    assert str(cell.state) == "agrees"
 
 
 def test_a_claim_ignores_what_is_not_comparable() -> None:
@@ -364,7 +328,7 @@ def test_repeats_of_a_search_stand_beside_its_row(monkeypatch: pytest.MonkeyPatc
     assert len(told) == 1 and "agrees ± 1.0000 (best 1.0000, worst 3.0000, n = 3)" in told[0]
     assert "worse ±" not in told[0]
     for long in (False, True):
-        assert "agrees ± 1.0000 (best" in console(table, 260, long)
+        assert "agrees ± 1.0000 (best" in on_terminal(document(table), 260, long=long)
 
 
 def test_splits_have_their_own_spread() -> None:
@@ -467,9 +431,10 @@ def test_writing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_a_console_line_fits_the_terminal() -> None:
+    made = document(synthetic())
     for width in (80, 100, 140, 240):
         for long in (False, True):
-            assert max(map(len, console(synthetic(), width, long).splitlines())) <= width
+            assert max(map(len, on_terminal(made, width, long=long, rules=long).splitlines())) <= width
 
 
 # --- configs
@@ -538,14 +503,6 @@ def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
         tables.load_table(path)
 
 
-@pytest.mark.parametrize("text", ["[1, 2]\n", "a: [\n", "\n"])
-def test_a_file_that_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "nobody-1.yaml"
-    path.write_text(text)
-    with pytest.raises(ConfigError, match=r"nobody-1\.yaml"):
-        tables.load_table(path)
-
-
 def test_numbers_like_1e_2_are_numbers(tmp_path: Path) -> None:
     path = tmp_path / "nobody-1.yaml"
     path.write_text(
@@ -587,15 +544,10 @@ def test_a_table_is_found_by_its_names(name: str, paper: str, found: str) -> Non
     assert tables.find_table(name, paper).stem == found
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"), [("lem-44", "lem-4"), ("unicorn-6", "unicornn-6"), ("5.44", "5.4")]
-)
-def test_an_unknown_table_gets_near_names(name: str, hint: str) -> None:
-    with pytest.raises(ConfigError, match=f"there is no table '{name}'.*{hint}"):
-        tables.find_table(name)
-
-
-def test_ids_are_sorted_by_number(tmp_path: Path) -> None:
+def test_an_unknown_table_gets_near_names_and_ids_are_sorted_by_number(tmp_path: Path) -> None:
+    for name, hint in (("lem-44", "lem-4"), ("unicorn-6", "unicornn-6"), ("5.44", "5.4")):
+        with pytest.raises(ConfigError, match=f"there is no table '{name}'.*{hint}"):
+            tables.find_table(name)
     (tmp_path / "table").mkdir()
     for name in ("lem-10", "lem-4", "cornn-2"):
         (tmp_path / "table" / f"{name}.yaml").touch()
@@ -625,24 +577,10 @@ def test_an_extra_row_may_have_an_experiment_of_its_own_in_each_column() -> None
     assert ("./a.yaml", 0, 2) in made.runs
     with pytest.raises(ConfigError, match="row Mine: there is no column offical"):
         typed.with_rows(spec(), [typed.parse_row("label=Mine,offical=./a.yaml")])
-
-
-def test_an_extra_row_joins_the_table() -> None:
-    made = typed.with_rows(spec(), [typed.parse_row("label=Mine,experiment=./mine.yaml")])
-    assert ("./mine.yaml", 0, 2) in made.runs
+    one = typed.with_rows(spec(), [typed.parse_row("label=Mine,experiment=./mine.yaml")])
     records = [record("./mine.yaml", k, 0.01, identity="00000001") for k in range(3)]
-    cell = collect(made, {"./mine.yaml": "00000001"}, records).column("official")[-1]
+    cell = collect(one, {"./mine.yaml": "00000001"}, records).column("official")[-1]
     assert (cell.row, cell.done, cell.extra) == ("Mine", 3, True)
-
-
-def test_tables_import_neither_torch_nor_hydra() -> None:
-    code = (
-        "import sys, physml.report.text.document, physml.report.view.text, physml.report.figure.collect;"
-        "print(*sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    loaded = set(done.stdout.split())
-    assert not loaded & {"torch", "hydra", "omegaconf", "scipy", "matplotlib", "rich", "tasks"}
 
 
 if __name__ == "__main__":
@@ -650,13 +588,6 @@ if __name__ == "__main__":
     for name, text in renderings().items():
         (GOLDEN / name).write_text(text, encoding="utf-8")
         print(GOLDEN / name)
-
-
-def test_runs_on_unverified_data_are_not_comparable() -> None:
-    runs = [record("t/agrees", k, 0.01, data={"kind": "unverified data"}) for k in range(3)]
-    made = collect(spec(), ids("t/agrees"), runs)
-    (cell,) = [cell for cell in made.column("official") if cell.row == "agrees"]
-    assert str(cell.state) == "not comparable: unverified data"
 
 
 def test_data_that_were_not_compared_are_named_below_the_table() -> None:
@@ -667,6 +598,10 @@ def test_data_that_were_not_compared_are_named_below_the_table() -> None:
     made = collect(spec(), ids("t/agrees"), runs)
     assert made.facts.unproven == {"content": ("a.zip",), "first seen": ("b.ts",)}
     lines = fact_lines(made)
+    for kind in ("content-verified", "unverified data"):
+        runs = [record("t/agrees", k, 0.01, data={"kind": kind}) for k in range(3)]
+        unverified = str(collect(spec(), ids("t/agrees"), runs).cells[0].state)
+        assert (unverified == "not comparable: unverified data") == (kind == "unverified data")
     assert "Data of t/agrees: 1 of 6 items of test stand in train or valid too" in lines
     assert "Data without a published checksum, pinned when first seen: b.ts" in lines
     assert "Data compared by their content, not by a checksum of their bytes: a.zip" in lines

@@ -4,10 +4,10 @@ import re
 from typing import Any
 
 import pytest
+from made_records import finished, ids
 
 from physml.base.errors import ConfigError
 from physml.config.load import structure
-from physml.records.schema import SCHEMA
 from physml.report.table.collect import Table, collect
 from physml.report.table.latex import latex_table
 from physml.report.table.spec import TableSpec
@@ -33,15 +33,11 @@ def table() -> Table:
         "own.yaml",
     )
     records: list[Any] = [
-        {
-            "schema": SCHEMA, "experiment": name, "identity": name, "split": 0, "seed": seed,
-            "status": "finished", "reason": None, "metrics": {"best": {"test": {"acc": value}}},
-            "protocol": "clean", "data": {},
-        }
+        finished(name, seed, test={"acc": value}, protocol="clean")
         for name, values in VALUES.items()
         for seed, value in enumerate(values)
-    ]  # fmt: skip
-    return collect(spec, {name: name for name in VALUES}, records)
+    ]
+    return collect(spec, ids(*VALUES), records)
 
 
 def body(text: str) -> list[str]:

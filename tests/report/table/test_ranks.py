@@ -3,12 +3,12 @@
 import csv
 import dataclasses
 import io
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from made_records import finished, ids, on_terminal
 from PIL import Image
 
 from physml.base.errors import ConfigError
@@ -25,16 +25,11 @@ from physml.report.table.ranks import Ranking
 from physml.report.table.ranks_text import TOO_FEW, blocks_of
 from physml.report.table.spec import TableSpec, load_table, only_ranked, table_ids
 from physml.report.text.document import FORMS, NONE, Cell, Grid, Lines, text_of
-from physml.report.text.screen import Screen
 from physml.report.view.text import document
 
 KEYS = ("p", "q", "r", "s", "t", "u")
 ROWS = ("A", "B", "C", "D")
 SPLITS = range(4)
-
-
-def identity(experiment: str) -> str:
-    return f"{zlib.crc32(experiment.encode()):08x}"
 
 
 def spec(**changes: Any) -> TableSpec:
@@ -58,20 +53,8 @@ def spec(**changes: Any) -> TableSpec:
     return structure(TableSpec, content | changes, "nobody-1.yaml")
 
 
-def record(experiment: str, split: int, accuracy: float, **changes: Any) -> dict[str, Any]:
-    return {
-        "schema": 2,
-        "experiment": experiment,
-        "identity": identity(experiment),
-        "split": split,
-        "seed": 0,
-        "status": "finished",
-        "protocol": "official",
-        "metrics": {"best": {"test": {"accuracy": accuracy}}, "last": None},
-        "data": {"kind": "verified"},
-        "config": {"profile": "full"},
-        **changes,
-    }
+def record(experiment: str, split: int, accuracy: float) -> dict[str, Any]:
+    return finished(experiment, split=split, test={"accuracy": accuracy})
 
 
 def records(rows: tuple[str, ...] = ROWS) -> list[dict[str, Any]]:
@@ -88,8 +71,7 @@ def records(rows: tuple[str, ...] = ROWS) -> list[dict[str, Any]]:
 
 def made(found: list[dict[str, Any]], **changes: Any) -> Table:
     one = spec(**changes)
-    experiments = {f"t/{row}-{key}" for row in ROWS for key in KEYS}
-    return collect(one, {e: identity(e) for e in experiments}, found)  # type: ignore[arg-type]
+    return collect(one, ids(*(f"t/{row}-{key}" for row in ROWS for key in KEYS)), found)  # type: ignore[arg-type]
 
 
 def ranking(found: list[dict[str, Any]], **changes: Any) -> Ranking:
@@ -135,20 +117,12 @@ def test_rows_that_still_improve_are_counted() -> None:
 
 def test_a_row_needs_all_comparable_runs_in_all_columns() -> None:
     few = [r for r in records() if (r["experiment"], r["split"]) != ("t/A-q", 3)]
-    few = [r | {"short": "an hour"} if r["experiment"] == "t/B-r" else r for r in few]
+    few = [r | {"data": {"kind": "substitute data"}} if r["experiment"] == "t/B-r" else r for r in few]
+    few = [r | {"data": {"kind": "content-verified"}} if r["experiment"] == "t/C-r" else r for r in few]
     found = ranking(few)
-    assert found.left_out == {"A": "3/4 runs on Q", "B": "short budget on R"}
+    assert found.left_out == {"A": "3/4 runs on Q", "B": "substitute data on R"}
     assert found.ranks is None and list(found.rows) == ["C", "D"]
     assert ranking(records(("A", "B", "C"))).left_out == {"D": "not run on P, Q, R, S, T"}
-
-
-def test_other_bytes_of_the_same_content_are_ranked_and_substitutes_are_not() -> None:
-    for kind, left_out in (
-        ("content-verified", {}),
-        ("substitute data", dict.fromkeys(ROWS, "substitute data on P")),
-    ):
-        found = [r | {"data": {"kind": kind}} if r["experiment"].endswith("-p") else r for r in records()]
-        assert ranking(found).left_out == left_out
 
 
 def test_rows_without_a_rank_for_one_reason_are_named_together() -> None:
@@ -161,8 +135,8 @@ def test_rows_without_a_rank_for_one_reason_are_named_together() -> None:
 def test_columns_of_several_units_have_no_common_mean() -> None:
     columns = [dataclasses.replace(c, unit="1" if c.key == "p" else "%") for c in spec().columns]
     other = dataclasses.replace(spec(), columns=tuple(columns))
-    experiments = {f"t/{row}-{key}" for row in ROWS for key in KEYS}
-    found = collect(other, {e: identity(e) for e in experiments}, records()).ranking  # type: ignore[arg-type]
+    experiments = ids(*(f"t/{row}-{key}" for row in ROWS for key in KEYS))
+    found = collect(other, experiments, records()).ranking  # type: ignore[arg-type]
     assert found is not None and found.ranks is not None and not found.middle
 
 
@@ -177,8 +151,9 @@ def test_the_section_is_in_every_form() -> None:
     states = [line["state"] for line in lines]
     assert states.count("interquartile mean") == 4
     assert states[-2:] == ["critical difference", "Friedman's p"]
-    assert "interquartile mean" in console(table, long=True) and "interquartile" not in console(table)
-    assert "behind the" in console(table, long=True)
+    long = on_terminal(document(table), long=True)
+    assert "interquartile mean" in long and "interquartile" not in on_terminal(document(table))
+    assert "behind the" in long
 
 
 def test_a_table_of_our_own_has_its_means_by_rank_the_best_in_bold() -> None:
@@ -200,25 +175,15 @@ def test_a_table_of_our_own_has_its_means_by_rank_the_best_in_bold() -> None:
     assert "published" in shown.values[0]
 
 
-def console(table: Table, long: bool = False) -> str:
-    from rich.console import Console
-
-    out = io.StringIO()
-    Console(file=out, width=80, color_system=None).print(Screen(document(table), long))
-    return out.getvalue()
-
-
-def test_too_few_rows_say_so() -> None:
+def test_too_few_rows_say_so_and_tables_without_ranks_have_no_section() -> None:
     table = made(records(("A", "B")))
-    assert any(TOO_FEW in block.lines for block in document(table).long)
-    assert TOO_FEW in FORMS["md"](document(table))
-    assert "mean rank" not in FORMS["csv"](document(table))
-
-
-def test_tables_without_ranks_have_no_section() -> None:
+    forms = {name: form(document(table)) for name, form in FORMS.items()}
+    assert TOO_FEW in forms["md"] and "mean rank" not in forms["csv"]
     table = made(records(), ranks=[])
     assert table.ranking is None
     assert "rank" not in "".join(form(document(table)) for form in FORMS.values()).replace("Ranks", "")
+    with pytest.raises(ConfigError, match="table graphcon-2 names no columns to rank its rows over"):
+        _ = ranks_spec(table="graphcon-2").runs
 
 
 @pytest.mark.parametrize(
@@ -260,8 +225,7 @@ def ranks_spec(**changes: Any) -> FigureSpec:
     return dataclasses.replace(load_figure(CONF / "figure" / "own-g2-2-ranks.yaml"), **changes)
 
 
-@pytest.mark.parametrize("rows", [3, 4, 9, 18])
-@pytest.mark.parametrize("long", [False, True])
+@pytest.mark.parametrize(("rows", "long"), [(3, True), (9, False), (18, True)])
 def test_labels_stand_in_the_picture_and_do_not_overlap(rows: int, long: bool) -> None:
     canvas = draw(figure(rows, long=long))
     canvas.draw_without_rendering()
@@ -294,7 +258,7 @@ def test_a_figure_takes_the_runs_of_its_table(tmp_path: Path) -> None:
     assert len(experiments_of(wanted)) == 135  # 27 rows, 5 graphs
     assert len(wanted.runs) == 1350
     assert {seed for _, _, seed in wanted.with_seeds((3, 4)).runs} == {3, 4}
-    identities = {e: identity(e) for e in experiments_of(wanted)}
+    identities = ids(*experiments_of(wanted))
     rng = np.random.default_rng(0)
     every = [record(e, split, rng.random()) for e, split, _ in wanted.runs]
     found = figures.collect(wanted, identities, every)  # type: ignore[arg-type]
@@ -326,8 +290,3 @@ def test_a_figure_takes_the_runs_of_its_table(tmp_path: Path) -> None:
 def test_a_wrong_figure_is_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ranks_spec(**change)
-
-
-def test_a_table_without_ranks_has_no_figure() -> None:
-    with pytest.raises(ConfigError, match="table graphcon-2 names no columns to rank its rows over"):
-        _ = ranks_spec(table="graphcon-2").runs

@@ -3,6 +3,7 @@
 import io
 
 import pytest
+from made_records import on_terminal
 
 from physml.report.outcome import EVEN, REPRODUCED
 from physml.report.text.document import Cell, Document, Grid, Lines, blocks, markdown, text_of
@@ -26,12 +27,8 @@ def document(*grids: Grid) -> Document:
     )  # fmt: skip
 
 
-def terminal(width: int, made: Document, *, long: bool = False, rules: bool = False) -> list[str]:
-    from rich.console import Console
-
-    out = io.StringIO()
-    Console(file=out, width=width, color_system=None).print(Screen(made, long, rules))
-    return [text.rstrip() for text in out.getvalue().splitlines()]
+def terminal(width: int, made: Document, **parts: bool) -> list[str]:
+    return on_terminal(made, width, **parts).splitlines()
 
 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])

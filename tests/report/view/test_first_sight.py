@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from made_records import finished, ids
 
 from physml.base.errors import ConfigError
 from physml.config.load import structure
@@ -16,7 +17,7 @@ from physml.report.view.finding import NOTHING, finding_text, outcomes, written
 from physml.report.view.first_sight import View
 from physml.report.view.text import document
 
-IDENTITY = {"t/a": "aaaaaaaa", "t/b": "bbbbbbbb", "t/q": "cccccccc", "t/s": "dddddddd", "t/none": "eeeeeeee"}
+IDENTITY = ids("t/a", "t/b", "t/q", "t/s", "t/none")
 LEVEL = {"t/a": 0.01, "t/b": 0.02, "t/q": 0.01}
 
 
@@ -45,12 +46,7 @@ def spec(keys: tuple[str, ...] = ("x", "y"), **changes: Any) -> TableSpec:
 
 def record(experiment: str, seed: int, **changes: Any) -> dict[str, Any]:
     value = LEVEL.get(experiment, 0.01) + 0.0001 * seed
-    return {
-        "schema": 2, "experiment": experiment, "identity": IDENTITY[experiment], "split": 0, "seed": seed,
-        "status": "finished", "protocol": "official", "config": {"profile": "full"},
-        "metrics": {"best": {"test": {"rmse": value}}, "last": None}, "data": {"kind": "verified"},
-        "provenance": {"kind": "paper"}, **changes,
-    }  # fmt: skip
+    return finished(experiment, seed, **{"test": {"rmse": value}, "provenance": {"kind": "paper"}} | changes)
 
 
 def records() -> list[dict[str, Any]]:

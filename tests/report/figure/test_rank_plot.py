@@ -3,7 +3,7 @@
 import pytest
 from matplotlib.figure import Figure as Canvas
 
-from physml.report.figure.gap_plot import caption, covers_all, draw_gaps
+from physml.report.figure.rank_plot import caption, covers_all, draw_gaps
 from physml.report.figure.style import COLOURS
 from physml.report.stats.across import Middle, Ranks
 
