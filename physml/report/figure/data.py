@@ -34,8 +34,10 @@ def _lines(figure: Figure) -> Iterator[dict[str, object]]:
         yield {names.get(key, key): value for key, value in ranked.items()}
     for family, behind in figure.gaps.items():
         for row, gap in behind.items():
-            about = {"panel": family, "series": row, "kind": "ranks behind the first"}
-            yield about | {"y": gap.mean, "low": gap.low, "high": gap.high}
+            yield {
+                "panel": family, "series": row, "kind": "ranks behind the first", "y": gap.mean, "low": gap.low,
+                "high": gap.high,
+            }  # fmt: skip
     for panel, curves in figure.panels:
         values = [curve.values for curve in curves if curve.values is not None]
         edges = histogram_edges(np.concatenate(values), spec) if values else None
