@@ -177,7 +177,7 @@ def line(rng: random.Random) -> list[str]:
     command = next((word for word in words if word in LOOKS), None)
     if command and not set(words) & set(STOPS):
         words.append(LOOKS[command])
-    return words
+    return [*words, "texas"] if words[-1:] == ["get"] else words  # not all that there is
 
 
 def changed(rng: random.Random, words: list[str]) -> list[str]:

@@ -8,6 +8,7 @@ from physml.base.errors import ConfigError
 from physml.config.compose import compose, names
 from physml.config.load import read_yaml
 from physml.config.overrides import expand
+from physml.config.schema import checked
 
 PYG = ["model=gcn", "task=pyg", "task.dataset=KarateClub"]
 
@@ -79,6 +80,12 @@ def test_numbers_that_yaml_reads_otherwise_than_they_look_are_refused(
     path.write_text(f"epochs: {value}\n")
     with pytest.raises(ConfigError, match=says):
         read_yaml(path)
+
+
+@pytest.mark.parametrize("key", ["seed", "model.d_hidden", "trainer.epochs"])
+def test_a_whole_number_of_hundreds_of_digits_is_refused_by_its_key(key: str) -> None:
+    with pytest.raises(ConfigError, match=rf"^{key} must be finite and below 1\.84467e\+19; got 999"):
+        checked(compose(["model=lem", "task=adding", f"{key}={'9' * 300}"]).config)
 
 
 def test_other_numbers_are_read_as_they_look(tmp_path: Path) -> None:

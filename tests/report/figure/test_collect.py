@@ -474,6 +474,12 @@ def simulated(function: str, **arguments: Any) -> FigureSpec:
     return spec(kind="trajectories", metric=None, seeds=[], marks=[], function=function, panels=panels)
 
 
+def test_a_mapping_is_no_argument_of_a_function() -> None:
+    arguments = {"x0": {"a": 1}, "forcing": 0.9, "n_points": 7, "spacing": 0.01, "substeps": 1}
+    with pytest.raises(ConfigError, match=r"F: x0 must not be a mapping; got \{'a': 1\}"):
+        collect(simulated("tasks.lorenz96.trajectories", **arguments), {}, [])
+
+
 def simulation(monkeypatch: pytest.MonkeyPatch, function: Any, **changes: Any) -> FigureSpec:
     """A figure of two panels, each with a line and another, by a function that is given here."""
     monkeypatch.setattr(simulated_figures, "function_of", lambda name: function)
