@@ -35,8 +35,8 @@ def _lines(figure: Figure) -> Iterator[dict[str, object]]:
     for family, behind in figure.gaps.items():
         for row, gap in behind.items():
             yield {
-                "panel": family, "series": row, "kind": "ranks behind the first", "y": gap.mean, "low": gap.low,
-                "high": gap.high,
+                "panel": family, "series": row, "kind": "ranks behind the first",
+                "y": gap.mean, "low": gap.low, "high": gap.high,
             }  # fmt: skip
     for panel, curves in figure.panels:
         values = [curve.values for curve in curves if curve.values is not None]
