@@ -413,7 +413,7 @@ def test_columns_are_aligned() -> None:
     assert console.aligned(lines).splitlines() == ["a    bb", "ccc  d", "     e"]
 
 
-@pytest.mark.parametrize("arguments", [("table", "lem-4"), ("figure", "lem-fig-4")])
+@pytest.mark.parametrize("arguments", [("table", "lem-4"), ("figure", "cornn-fig-5")])
 def test_results_that_cannot_be_written_are_said(
     physml: Physml, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
@@ -422,6 +422,11 @@ def test_results_that_cannot_be_written_are_said(
     code, _, err = physml(*arguments, "--no-run", *(["--write"] if arguments[0] == "table" else []))
     assert code == 2
     assert re.search(r"cannot be written: Not a directory\. .*set PHYSML_RESULTS to another folder", err)
+
+
+def test_a_figure_without_runs_is_no_picture(physml: Physml) -> None:
+    code, out, _ = physml("figure", "lem-fig-2", "--no-run")
+    assert code == 0 and "no picture is written" in out and "written: " not in out
 
 
 @pytest.mark.parametrize(("command", "between"), [(ALL[0], r".*\n +"), (ALL[1], r".* ")])
