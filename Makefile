@@ -69,8 +69,8 @@ $(READY): pyproject.toml constraints.txt $(if $(MOVED),always)
 	if [ -e $(READY) ] && [ "$$(cat $(READY))" = "$$(pwd -P)" ] && [ ! -e $(VENV)/.installing ] && \
 		[ ! pyproject.toml -nt $(READY) ] && [ ! constraints.txt -nt $(READY) ]; then exit 0; fi; \
 	if [ -e $(VENV)/.installing ] || ! $(PY) -m pip --version >/dev/null 2>&1; then \
-		wanted='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))'; found=; bare=; \
-		for python in $(or $(PYTHON),python3.11 python3.12 python3.13 python3 python); do \
+		wanted='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))'; found=; bare=; \
+		for python in $(or $(PYTHON),python3.11 python3.12 python3.13 python3.14 python3 python); do \
 			"$$python" -c "$$wanted" >/dev/null 2>&1 || continue; \
 			if "$$python" -c 'import ensurepip, venv' >/dev/null 2>&1; then found=$$python; break; fi; \
 			bare=$${bare:-$$python}; \
@@ -79,8 +79,8 @@ $(READY): pyproject.toml constraints.txt $(if $(MOVED),always)
 			echo "$$bare cannot make virtual environments: it lacks venv or ensurepip." \
 				"On Debian and Ubuntu: apt install python3-venv. Then: make setup" >&2; exit 2; \
 		elif [ -z "$$found" ]; then \
-			echo "physml needs Python 3.11, 3.12 or 3.13; none of these runs and fits:" \
-				"$(or $(PYTHON),python3.11 python3.12 python3.13 python3 python)." \
+			echo "physml needs Python 3.11 to 3.14; none of these runs and fits:" \
+				"$(or $(PYTHON),python3.11 python3.12 python3.13 python3.14 python3 python)." \
 				"Install one, or name one: make setup PYTHON=/path/to/python3.12" >&2; exit 2; \
 		fi; \
 		echo "Making $(VENV) with $$found ..."; \

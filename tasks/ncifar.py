@@ -1,6 +1,5 @@
 """Noise padded CIFAR-10: 32 rows of an image, then noise. Axes: N images, B batch, T steps, D = 96."""
 
-import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Literal
@@ -86,7 +85,6 @@ class NoisePaddedCIFAR10(Labelled):
         self.d_in, self.d_out, self.n_classes = D, 10, 10
         self.n_noise, self.valid, self.noise, self.noise_seed = length - ROWS, valid, noise, noise_seed
         self.protocol = protocol
-        self._idle: dict[int, list[np.ndarray]] = {}  # arrays of batches of train, by their number of images
 
     def load(self, store: Store, split: int) -> None:
         arrays = store.read(CIFAR10)
@@ -109,30 +107,12 @@ class NoisePaddedCIFAR10(Labelled):
         if part == "train" and rng is not None:
             seed = derive(seed, int(torch.randint(1 << 62, (), generator=rng)))
         own = Generator().manual_seed(seed)
-        constant = self.noise == "fixed_normal" and part == "train"
         for batch in super().batches(part, size, rng):
-            if constant and batch.input.device.type == "cpu":
-                yield replace(batch, input=self._padded(batch.input))
-            else:
-                tail = self._noise(len(batch.input), own).to(batch.input.device)
-                yield replace(batch, input=torch.cat([batch.input, tail], 1))
+            tail = self._noise(len(batch.input), own).to(batch.input.device)
+            yield replace(batch, input=torch.cat([batch.input, tail], 1))
 
     def prepare(self, batch: Batch, part: Part) -> Batch:
         return replace(batch, input=batch.input.float() / 255)
-
-    def _padded(self, images: Tensor) -> Tensor:
-        """Images before the constant noise, in the memory of a batch that is gone: most of it is noise."""
-        idle = self._idle.setdefault(len(images), [])
-        array = idle.pop() if idle else np.empty((len(images), ROWS + self.n_noise, D), np.float32)
-        lent = array.view()  # dies with the last tensor that looks at it
-        weakref.finalize(lent, idle.append, array).atexit = False
-        whole = torch.from_numpy(lent)
-        whole[:, :ROWS] = images
-        last_image, first_feature = whole[-1, ROWS:], whole[:, ROWS:, 0]
-        same = torch.equal(last_image, self._tail[0]) and (first_feature == self._tail[..., 0]).all()
-        if not same:  # it is new, or a network has changed its input in place
-            whole[:, ROWS:] = self._tail
-        return whole
 
     def _noise(self, n: int, rng: Generator) -> Tensor:
         """(n, length - 32, 96); image by image, so that it does not depend on the batch size."""

@@ -8,29 +8,41 @@ import pytest
 
 from physml.base.paths import ROOT
 
-USES = """
-import torch
-from physml import LEM, CoRNN, GraphCON, UnICORNN
-
-layer = LEM(2, 16, init="fan_in", backend="torch")
-y, state = layer(torch.zeros(4, 10, 2))
-reveal_type(y)
-reveal_type(UnICORNN(2, 16)(torch.zeros(4, 10, 2))[0])
-LEM(2, 16, init="fan-in")
-CoRNN(2, 16, backend="c")
+# What is written, and what a type checker finds: the end of its type, or of its message.
+TENSOR, PAIR = "torch._tensor.Tensor", "tuple[torch._tensor.Tensor, torch._tensor.Tensor]"
+USES = {
+    "LEM(2, 16, init='fan_in', backend='torch')(u)[0]": TENSOR,
+    "LEM(2, 16)(u)[1]": PAIR,
+    "CoRNN(2, 16)(u)[1]": PAIR,
+    "UnICORNN(2, 16)(u)[0]": TENSOR,
+    "LSTM(2, 16)(u)[0]": TENSOR,
+    "GRU(2, 16)(u)[0]": TENSOR,
+    "GraphCON(GraphConvolution(8, 8), 2)(x, edges)": TENSOR,
+    "GradientGating(GraphConvolution(8, 8), n_layers=2)(x, edges)": TENSOR,
+    "SequenceModel(lambda d: LEM(d, 16), 2, 1, 'last', False)(u)[0]": TENSOR,
+    "LEM(2, 16, init='fan-in')": 'to "LEM" has incompatible type',
+    "CoRNN(2, 16, backend='c')": 'to "CoRNN" has incompatible type',
+    "LEM(2, 16)([1.0])": 'has incompatible type "list[float]"; expected "Tensor"',
+}
+HEAD = """import torch
+from physml import GRU, LEM, LSTM, CoRNN, GradientGating, GraphCON, GraphConvolution, SequenceModel, UnICORNN
+u, x, edges = torch.zeros(4, 10, 2), torch.zeros(3, 8), torch.tensor([[0, 1], [1, 0]])
 """
 
 
 @pytest.mark.slow
 def test_choices_and_outputs_are_typed(tmp_path: Path) -> None:
-    (tmp_path / "uses.py").write_text(USES, encoding="utf-8")
+    lines = [f"reveal_type({use})" if found in (TENSOR, PAIR) else use for use, found in USES.items()]
+    (tmp_path / "uses.py").write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
     command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), "uses.py"]
     done = subprocess.run(
         command, cwd=tmp_path, env={"MYPYPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True
     )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("uses.py")]
-    tensor = 'note: Revealed type is "torch._tensor.Tensor"'
-    assert [line.partition(": ")[0] for line in lines] == [f"uses.py:{n}" for n in (7, 8, 9, 10)], done.stdout
-    assert lines[0].endswith(tensor) and lines[1].endswith(tensor)
-    assert '"init" to "LEM" has incompatible type' in lines[2]
-    assert '"backend" to "CoRNN" has incompatible type' in lines[3]
+    found = [line for line in done.stdout.splitlines() if line.startswith("uses.py")]
+    first = HEAD.count("\n") + 1
+    assert [line.partition(": ")[0] for line in found] == [
+        f"uses.py:{n}" for n in range(first, first + len(USES))
+    ], done.stdout
+    for line, (use, wanted) in zip(found, USES.items(), strict=True):
+        message = f'Revealed type is "{wanted}"' if wanted in (TENSOR, PAIR) else wanted
+        assert message in line, use

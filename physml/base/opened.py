@@ -22,7 +22,8 @@ LARGE = 64 << 20  # of a record, a setting or a curve
 # A compressed file may hold SPARE bytes and RATIO times its own size; tables of numbers pack about 4 to 1.
 SPARE, RATIO = 1 << 20, 50
 MEMORY = 128 << 20  # of the decompressor of xz
-LONG = re.compile(r"\d{21}")  # may be in a text or behind a point, too
+LONGEST = 308  # digits of a whole number; floats end at 1.8e308
+LONG = re.compile(rf"\d{{{LONGEST + 1}}}")  # may be in a text or behind a point, too
 KINDS = {
     stat.S_ISLNK: "a link",
     stat.S_ISDIR: "a folder",
@@ -100,7 +101,7 @@ def parsed(text: str) -> Any:
 
 
 def _whole(digits: str) -> int:
-    if (n := len(digits.lstrip("-"))) > 20:
+    if (n := len(digits.lstrip("-"))) > LONGEST:
         raise ValueError(f"a whole number of {n} digits")
     return int(digits)
 

@@ -138,8 +138,8 @@ def _code() -> Iterator[Row]:
 
 
 def _python() -> Iterator[Row]:
-    fits = (3, 11) <= sys.version_info[:2] <= (3, 13)
-    hint = "" if fits else "physml is tested on 3.11, 3.12 and 3.13: make setup PYTHON=python3.12"
+    fits = (3, 11) <= sys.version_info[:2] <= (3, 14)
+    hint = "" if fits else "physml is tested on 3.11 to 3.14: make setup PYTHON=python3.12"
     yield Row("version", platform.python_version(), "ok" if fits else "missing", hint)
     yield Row("program", sys.executable)
     yield Row("system", f"{platform.system()} {platform.release()}, {platform.machine()}")

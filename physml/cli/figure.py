@@ -65,6 +65,9 @@ def _figure(name: str, options: argparse.Namespace) -> int:
             spec, requested.identities, records, requested.running(), blocked=requested.untrainable
         )
     print("\n".join(state_lines(made)))
+    if not made.drawn:
+        print("nothing to draw: no run of it is there yet, so no picture is written")
+        return code
     with results_folder("figures", options.smoke) as folder:
         written = write_figure(made, folder, forms)
     for file in written:

@@ -30,13 +30,14 @@ MODULES = {"list": "listing", "pilot": "distribution", **dict.fromkeys(("logs", 
 COMMANDS = {name: MODULES.get(name, name) for names in GROUPS.values() for name in names}
 ENDING = [number for number in SIGNALS if number != signal.SIGINT]
 EPILOG = """first steps:
-  physml table lem-4 --no-run        a table of a paper beside the runs recorded here
+  physml table lem-4 --no-run        a table of a paper beside recorded runs
   physml run model=lem task=adding   train a model on a task
   physml COMMAND --help              the options of a command
 
-exit codes: 0 ok, 1 a run failed, 2 bad config or input, 75 stopped (the same command goes on)
-environment: PHYSML_RESULTS (records, tables), PHYSML_DATA, PHYSML_CACHE, PHYSML_RUNS (work folders),
-PHYSML_CONF (configs of your own)
+exit codes: 0 ok, 1 a run failed, 2 bad config or input, 75 stopped (the same
+  command goes on)
+environment: PHYSML_RESULTS (records, tables), PHYSML_DATA, PHYSML_CACHE,
+  PHYSML_RUNS (work folders), PHYSML_CONF (configs of your own)
 """
 
 

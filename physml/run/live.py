@@ -80,9 +80,19 @@ class Live:
             return self.doing or "starting"
         parts = [f"step {self.step} of {self.steps}"]
         parts += [f"loss {self.loss:.3g}"] if self.loss is not None else []
-        parts += [f"{self.ms_per_step:.3g} ms/step"] if self.ms_per_step is not None else []
+        parts += [_speed(self.ms_per_step)] if self.ms_per_step is not None else []
         parts += [f"eta {clock(self.seconds_left)}"] if self.seconds_left is not None else []
         return ", ".join(parts)
+
+
+def _speed(ms: float) -> str:
+    """Time of a step, in seconds from one on.
+
+    Example:
+        >>> _speed(20.04), _speed(5612.3)
+        ('20 ms/step', '5.61 s/step')
+    """
+    return f"{ms:.3g} ms/step" if ms < 1000 else f"{ms / 1000:.3g} s/step"
 
 
 def clock(seconds: float) -> str:

@@ -16,11 +16,11 @@ from physml.listing.inventory import Entry
 from physml.records.searches import recorded, results_path, state_text
 from physml.report.outcome import ALL, outcome_of
 from physml.report.table.collect import One, table_state
+from physml.report.table.spec import Claim
 from physml.report.text.document import NONE
 from physml.report.view.finding import NOTHING, finding_text
-from physml.report.view.text import claim_lines
 from physml.site import prose
-from physml.site.content import DOCS, Content, paper_of, paper_page, paper_title
+from physml.site.content import DOCS, Content, docs_page, paper_of, paper_page, paper_title
 from physml.site.home import home_context
 from physml.site.render import Renderer
 from physml.site.search_page import search_context
@@ -57,16 +57,14 @@ def _bars(ones: list[One]) -> list[tuple[str, str, int]]:
     return [(one.kind, one.name, counts[one]) for one in ALL]
 
 
-def _claims(content: Content) -> list[tuple[str, str, str]]:
-    return [
-        (
-            results.spec.id,
-            claim_lines(results.table)[0].removeprefix("Claim: "),
-            results.table.claim_verdict or "no verdict yet",
-        )
-        for results in content.tables.values()
-        if results.table.claim
-    ]
+def _claims(content: Content) -> dict[str, list[tuple[str, ...]]]:
+    """Claims of tables: those that have a verdict with it, and the others."""
+    found: dict[str, list[tuple[str, ...]]] = {"tested": [], "open": []}
+    for ident, made in content.tables.items():
+        if isinstance(claim := made.spec.claim, Claim) and made.table.claim:
+            verdict = made.table.claim_verdict
+            found["tested" if verdict else "open"].append((ident, claim.text, *filter(None, [verdict])))
+    return found
 
 
 def _paper(content: Content, key: str) -> dict[str, Any]:
@@ -84,7 +82,7 @@ def _paper(content: Content, key: str) -> dict[str, Any]:
     return {
         "key": key,
         "title": paper_title(key),
-        "findings": [found for found in findings if found[2] != NOTHING],
+        "findings": [found for found in findings if not found[2].startswith(NOTHING)],
         "dots": [one.kind for one in ALL for _ in range(found[one])],
         "text": prose.markdown(
             prose.without_title(text), _Links(content, f"paper/{key}/index.html", paper_page(key))
@@ -285,16 +283,10 @@ def _searches(content: Content, render: Renderer) -> Iterator[Page]:
 
 
 def _docs(content: Content, render: Renderer) -> Iterator[Page]:
-    listed = []
     for path in sorted(DOCS.glob("*.md")):
-        text = path.read_text(encoding="utf-8")
-        page = f"docs/{path.stem}/index.html"
-        title = prose.title_of(text) or path.stem
-        listed.append((title, page, ""))
+        text, page = path.read_text(encoding="utf-8"), docs_page(path)
         made = prose.markdown(text, _Links(content, page, path))
-        yield page, render.page("page.html.j2", page, title=title, text=made)
-    page = "docs/index.html"
-    yield page, render.page("list.html.j2", page, title="Docs", about="", entries=listed)
+        yield page, render.page("page.html.j2", page, title=prose.title_of(text) or path.stem, text=made)
 
 
 class _Links:
@@ -321,7 +313,7 @@ class _Links:
         if inside.parts[:2] == ("docs", "papers"):
             return f"paper/{name}/index.html" if name in self.papers else None
         if inside.parts[0] == "docs" and path.suffix == ".md":
-            return f"docs/{name}/index.html"
+            return docs_page(path)
         if name in self.tables and inside.parts[0] in ("results", "conf"):
             return table_page(name)
         return f"figure/{name}/index.html" if name in self.figures else None

@@ -104,6 +104,11 @@ def paper_page(key: str) -> Path:
     return DOCS / "papers" / f"{key}.md"
 
 
+def docs_page(path: Path) -> str:
+    """The page of a file of docs/; its README, which groups the others, is the first of them."""
+    return "docs/index.html" if path.stem == "README" else f"docs/{path.stem}/index.html"
+
+
 def paper_title(key: str) -> str:
     path = paper_page(key)
     text = path.read_text(encoding="utf-8") if path.exists() else ""

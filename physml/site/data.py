@@ -16,7 +16,7 @@ from physml.report.text.document import FORMS, Document, csv_text, md
 from physml.report.view.finding import finding_text
 from physml.report.view.text import claim_lines
 from physml.site import prose
-from physml.site.content import DOCS, Content, paper_of, paper_title
+from physml.site.content import DOCS, Content, docs_page, paper_of, paper_title
 from physml.site.table_pages import cell_page, table_page
 
 
@@ -148,7 +148,7 @@ def _found_pages(content: Content) -> Iterator[tuple[str, str, str, str]]:
     for path in sorted(DOCS.glob("*.md")):
         text = path.read_text(encoding="utf-8")
         heads = " ".join(line.strip("# ") for line in text.splitlines() if line.startswith("##"))
-        yield f"docs/{path.stem}/index.html", prose.title_of(text) or path.stem, "docs", heads
+        yield docs_page(path), prose.title_of(text) or path.stem, "docs", heads
 
 
 def settings_of(content: Content) -> dict[str, list[Record]]:

@@ -24,7 +24,7 @@ def home_context(content: Content, papers: list[dict[str, Any]]) -> dict[str, An
     run = [one for one in printed if one.result.summary is not None]
     states = Counter(outcome_of(one.result.state) for one in printed)
     waiting = [one for one in printed if outcome_of(one.result.state) is NOT_RUN]
-    points = list(_points(content))
+    points = [point for results in content.tables.values() for point in _points(results)]
     ran = (one.cell.experiment for _, one in content.cells() if one.result.summary)
     models = {model for name in ran if (model := content.choices.get(name or "", {}).get("model"))}
     most = max((paper["ran"] for paper in papers), default=0)
@@ -34,7 +34,10 @@ def home_context(content: Content, papers: list[dict[str, Any]]) -> dict[str, An
         "checked": len(run),
         "total": len(printed),
         "papers": len(cited([paper["key"] for paper in papers if paper["ran"]])),
-        "findings": [(results, written(results.table)) for results in headlines(content)],
+        "findings": [
+            (results, written(results.table), plots.strip(list(_points(results)), results.spec.id))
+            for results in headlines(content)
+        ],
         "scatter": plots.scatter(
             plots.Axis(-8.0, 108.0, False),
             plots.Axis(LOW, HIGH, False),
@@ -73,25 +76,24 @@ def _verdicts(results: Results) -> int:
     return sum(outcome_of(cell.state) not in (NOT_RUN, NO_VERDICT) for cell in printed_cells(results.table))
 
 
-def _points(content: Content) -> Iterator[plots.Point]:
+def _points(results: Results) -> Iterator[plots.Point]:
     """Cells with a printed number and ours, on the scale of their column: 0 is the worst printed number, 100
     the best. A column that prints one number has no such scale.
     """
-    for results in content.tables.values():
-        for column in results.spec.columns:
-            view = ColumnView(results, column)
-            values = [one.result.published.value for one in view.ones if one.result.published]
-            if len(set(values)) < 2:
-                continue
-            worst, best = min(values), max(values)
-            if column.better == "lower":
-                worst, best = best, worst
-            for one in view.ones:
-                published, summary = one.result.published, one.result.summary
-                if published and summary:
-                    x, y = (100 * (v - worst) / (best - worst) for v in (published.value, summary.mean))
-                    page, kind = cell_page(results, one), outcome_of(one.result.state).kind
-                    yield plots.Point(x, y, kind, page, _label(view, one))
+    for column in results.spec.columns:
+        view = ColumnView(results, column)
+        values = [one.result.published.value for one in view.ones if one.result.published]
+        if len(set(values)) < 2:
+            continue
+        worst, best = min(values), max(values)
+        if column.better == "lower":
+            worst, best = best, worst
+        for one in view.ones:
+            published, summary = one.result.published, one.result.summary
+            if published and summary:
+                x, y = (100 * (v - worst) / (best - worst) for v in (published.value, summary.mean))
+                page, kind = cell_page(results, one), outcome_of(one.result.state).kind
+                yield plots.Point(x, y, kind, page, _label(view, one))
 
 
 def _label(view: ColumnView, one: One) -> str:

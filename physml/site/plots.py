@@ -12,7 +12,7 @@ from physml.report.stats.summary import Published, Summary
 LOG_FROM = 15.0  # greatest over least value, from where on an axis is logarithmic
 LEFT, RIGHT = 3.0, 97.0  # per cent of the width
 HEIGHT = 22
-TALL = 244  # of a scatter
+TALL = 200  # of a scatter
 MOST_CURVES, MOST_POINTS = 12, 80
 
 
@@ -199,6 +199,21 @@ def scatter(
     inner = f'<svg y="20" width="100%" height="{TALL}" overflow="visible">{"".join(parts)}</svg>'
     outer = [*_below(across, TALL + 20, names[0]), inner, _name(f"{LEFT}%", 10, names[1])]
     return _svg(outer, TALL + 54, label, "group")
+
+
+def strip(points: Sequence[Point], table: str) -> Markup:
+    """Each cell at the difference of ours from its printed number, the line; better is to the right."""
+    axis, middle, low = Axis(-100.0, 100.0, False), 8.0, 28.0
+    parts = [
+        _line(axis.at(0), 0, axis.at(0), 2 * middle, "trivial"),
+        _line(LEFT, middle, RIGHT, middle, "axis"),
+    ]
+    for i, one in enumerate(points):
+        x, y = axis.at(one.y - one.x), middle + 5 * (i % 3 - 1)
+        parts.append(f'<circle class="dot {one.kind}" cx="{x:.2f}%" cy="{y:g}" r="3"/>')
+    named = [("start", LEFT, "worse"), ("middle", 50.0, "as printed"), ("end", RIGHT, "better")]
+    parts += [_name(f"{x}%", low, name, anchor) for anchor, x, name in named]
+    return _svg(parts, 30, f"{table}: ours against printed, {len(points)} cells")
 
 
 def outcome_dots(kinds: Sequence[str], most: int, label: str) -> Markup:

@@ -104,7 +104,7 @@ BOMB = "\n".join(["a0: &a0 [x, x]", *(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" for 
         (b"? [1, 2]\n: 3", "a key must be text; got list"),
         (b"a: &a [*a]", "nested too deeply"),
         (BOMB, "too many values"),
-        (b"a: " + b"[" * 100_000 + b"]" * 100_000, "nested too deeply"),
+        (b"a: " + b"[" * 100_000 + b"]" * 100_000, "nested too deeply|maximum nesting depth"),  # PyYAML 6.0.4
         (b"- " * 100_000, "nested too deeply"),
         (b"a: !!python/object/apply:os.system [true]", "is not valid YAML"),
     ],

@@ -94,7 +94,8 @@ def ours(*waves: np.ndarray, dtype: torch.dtype = torch.float64) -> np.ndarray:
 
 
 def test_the_filters_are_the_triangles_of_the_slaney_scale():
-    fb = _spectrogram(torch.device("cpu"), torch.float64).mel_scale.fb.numpy()
+    made = _spectrogram(torch.device("cpu"), torch.float64)  # torchaudio's, where that works
+    fb = (made.mel_scale.fb if hasattr(made, "mel_scale") else spectrograms.mel_bands()).numpy()
     want = triangles()
     assert fb.shape == (513, N_MELS)
     assert np.abs(fb - want).max() < 1e-5 * want.max()

@@ -5,6 +5,7 @@ The agent, the client and its core are the real ones; the server is a small stan
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,18 +14,13 @@ import run_harness as h
 import wandb
 import wandb_server
 import yaml
-from wandb.cli.cli import cli
 
 from physml.base.paths import ROOT
 
 # ---------------------------------------------------------------------------- runs of an agent
 
-# wandb leaves the files of a sweep and of its point open, and calls what it gives up.
-of_wandb = pytest.mark.filterwarnings(
-    "ignore::pytest.PytestUnraisableExceptionWarning",
-    "ignore:unclosed file:ResourceWarning",
-    "ignore:.*app_url:DeprecationWarning",
-)
+# wandb leaves the file of a sweep's point open.
+unclosed = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.fixture
@@ -45,7 +41,7 @@ def in_sweep(server, monkeypatch, tmp_path):
     return server
 
 
-@of_wandb
+@unclosed
 def test_a_run_of_an_agent_stays_in_its_sweep(in_sweep):
     spec = h.spec_of(h.odd("tracker=wandb", "tracker.tags=[search]", "runtime.score_test=false"))
     made = h.make(spec)
@@ -62,7 +58,7 @@ def test_a_run_of_an_agent_stays_in_its_sweep(in_sweep):
     assert run.exit_code == 0 and not in_sweep.unknown
 
 
-@of_wandb
+@unclosed
 def test_a_point_that_is_done_already_still_reaches_its_sweep(in_sweep, monkeypatch):
     spec = h.spec_of(h.odd("tracker=wandb"))
     h.make(spec)
@@ -86,22 +82,26 @@ def test_without_a_sweep_the_run_has_its_own_id(server):
     assert run.bucket["project"] == "physml" and "sweep" not in run.bucket
 
 
-@of_wandb
 @pytest.mark.slow
-def test_an_agent_runs_the_sweep_of_the_documentation(server, monkeypatch, tmp_path):
-    """`wandb sweep` and `wandb agent` with the words that a person types; with a short training."""
+def test_an_agent_runs_the_sweep_of_the_documentation(server, tmp_path):
+    """`wandb sweep` and `wandb agent` as a person types them; with a short training."""
     text = (ROOT / "docs" / "tracking.md").read_text(encoding="utf-8")
     sweep = yaml.safe_load(text.split("```yaml\n")[1].split("```")[0])
     assert sweep["name"] in str(sweep["command"])
     sweep["command"][-1:-1] = ["profile=smoke", "model.d_hidden=3", "trainer.epochs=2"]
     file = tmp_path / "sweep.yaml"
     file.write_text(yaml.safe_dump(sweep))
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.chdir(tmp_path)
-    cli(["sweep", str(file)], standalone_mode=False)
+    beside = Path(sys.executable).parent
+    environment = os.environ | {"PATH": f"{beside}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+
+    def wandb_command(*words):
+        command = [sys.executable, "-m", "wandb", *words]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+    wandb_command("sweep", str(file))
     server.points = [{"optim.lr": 0.0123}]
-    cli(["agent", f"{wandb_server.ENTITY}/physml/sweep1"], standalone_mode=False)
+    wandb_command("agent", f"{wandb_server.ENTITY}/physml/sweep1")
     (run,) = server.runs.values()
     assert run.name == "trial1" and run.bucket["sweep"] == "sweep1" and run.exit_code == 0
     assert run.config["optim"]["lr"] == run.config["optim.lr"] == 0.0123

@@ -120,6 +120,9 @@ def test_a_fault_of_the_tracker_hurts_nothing(moment, monkeypatch, caplog):
             if moment == "log":
                 raise RuntimeError("no more of this")
 
+        def save(self, *_, **__):
+            pass
+
         def finish(self, **_):
             if moment == "finish":
                 raise BrokenPipeError("the service is gone")

@@ -59,6 +59,8 @@ def test_every_kind_of_page_is_there(site):
     ):
         assert (site / f"{page}.html").is_file(), page
     assert [*site.glob("run/*/index.html")]
+    heads = re.findall("<h2[^>]*>([^<]*)", (site / "docs" / "index.html").read_text())
+    assert heads[0] == "Start" and {"Read results", "Extend", "Operate"} <= set(heads)
     assert "<loc>https://example.org/x/table/lem-4/index.html</loc>" in (site / "sitemap.xml").read_text()
     made = json.loads((site / "task" / "smnist" / "mnist.croissant.json").read_text())
     assert made["license"] and all(len(file["sha256"]) == 64 for file in made["distribution"])
@@ -107,6 +109,10 @@ def test_the_first_screen_has_three_findings_with_their_numbers(site, few):
     for ident, text in found:
         assert visible(text) == finding_text(few.tables[ident].table)
         assert re.search(r"<strong>\d[\d.]* ± \d[\d.]*</strong>", text)
+        (strip,) = re.findall(
+            f'<svg[^>]*aria-label="{ident}: ours against printed, (\\d+) cells">(.*?)</svg>', page
+        )
+        assert strip[1].count("<circle") == int(strip[0]) > 1
     ran = sum(one.result.published is not None and one.result.summary is not None for _, one in few.cells())
     assert f"{ran} of " in re.search("<h1.*?</h1>", page)[0]
 

@@ -77,19 +77,6 @@ def test_the_official_noise_is_one_tail_for_all_images_parts_and_passes(store):
     assert not torch.equal(inputs(loaded(store, noise_seed=12345), "test")[0, 32:], drawn)
 
 
-def test_batches_in_the_memory_of_others_have_the_same_numbers(store):
-    """Those that are still looked at keep theirs; what a network does to its input reaches no later batch."""
-    task = loaded(store, length=40)
-    kept, held, places = inputs(task, "train", seed=3), None, set()
-    for k, batch in enumerate(task.batches("train", 8, torch.Generator().manual_seed(3))):
-        assert torch.equal(batch.input, kept[8 * k : 8 * k + 8])
-        assert held is None or torch.equal(held, kept[8 * k - 7 : 8 * k])
-        held = batch.input[1:]
-        places.add(batch.input.data_ptr())
-        batch.input[0] = 7
-    assert len(places) < k
-
-
 @pytest.mark.parametrize(("noise", "protocol"), FRESH)
 def test_fresh_noise_has_its_distribution_and_differs_between_images(store, noise, protocol):
     task = loaded(store, noise=noise, protocol=protocol)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from physml.records.schema import Record
 from physml.report.figure.simulated import simulate
 from physml.report.figure.spec import WITHOUT_RUNS, FigureSpec, Line, Panel, Series
 from physml.report.state import State
+from physml.report.stats.across import Middle, rank_gaps
 from physml.report.table.collect import Runs
 from physml.report.table.ranks import Ranking, ranked
 from physml.report.table.ranks_text import lines as rank_lines
@@ -53,6 +54,13 @@ class Figure:
     spec: FigureSpec
     panels: tuple[tuple[Panel, tuple[Curve, ...]], ...]
     ranking: Ranking | None = None  # of kind ranks
+    gaps: dict[str, dict[str, Middle]] = field(default_factory=dict)  # family -> row -> behind the first
+
+    @property
+    def drawn(self) -> bool:
+        """True if anything of it can be drawn."""
+        ranked_rows = self.ranking is not None and self.ranking.ranks is not None
+        return ranked_rows or any(curve.drawn for _, curves in self.panels for curve in curves)
 
 
 def collect(
@@ -74,7 +82,8 @@ def collect(
             name: Runs.find(name, identities.get(name), records, table.places_of(name))
             for name in experiments_of(table)
         }
-        return Figure(spec, (), ranked(table, by_experiment))
+        ranking = ranked(table, by_experiment)
+        return Figure(spec, (), ranking, _gaps(spec, ranking))
     panels = []
     for panel in spec.panels:
         curves = []
@@ -89,6 +98,19 @@ def collect(
             curves.append(_joined(spec, series, parts) if spec.kind == "points" else parts[0])
         panels.append((panel, tuple(curves)))
     return Figure(spec, tuple(panels))
+
+
+def _gaps(spec: FigureSpec, ranking: Ranking | None) -> dict[str, dict[str, Middle]]:
+    """How far rows are behind the best one, over all columns and over those of each family."""
+    if ranking is None or ranking.ranks is None or not ranking.behind:
+        return {}
+    first = next(iter(ranking.ranks.mean))
+    gaps = {f"all {len(ranking.columns)} columns": ranking.behind}
+    for family, keys in spec.families.items():
+        at = [i for i, column in enumerate(ranking.columns) if column.key in keys]
+        runs = {row: [samples[i] for i in at] for row, samples in ranking.samples.items()}
+        gaps[family] = rank_gaps(runs, [ranking.columns[i].better for i in at], first)
+    return gaps
 
 
 def _scores(spec: FigureSpec, series: Series) -> list[tuple[str, str]]:

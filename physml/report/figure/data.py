@@ -32,6 +32,12 @@ def _lines(figure: Figure) -> Iterator[dict[str, object]]:
     for ranked in rank_values(figure.ranking):
         names = {"column": "panel", "row": "series", "state": "kind", "mean": "y"}
         yield {names.get(key, key): value for key, value in ranked.items()}
+    for family, behind in figure.gaps.items():
+        for row, gap in behind.items():
+            yield {
+                "panel": family, "series": row, "kind": "ranks behind the first",
+                "y": gap.mean, "low": gap.low, "high": gap.high,
+            }  # fmt: skip
     for panel, curves in figure.panels:
         values = [curve.values for curve in curves if curve.values is not None]
         edges = histogram_edges(np.concatenate(values), spec) if values else None

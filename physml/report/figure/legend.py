@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from physml.report.figure.collect import Curve, Figure
-from physml.report.figure.style import Counted, apart, counted
+from physml.report.figure.style import Counted, apart, counted, span
 from physml.report.state import State
 
 if TYPE_CHECKING:
@@ -105,16 +105,33 @@ def absent(curves: Iterable[Curve]) -> list[str]:
 
 
 def caption(figure: Figure, shown: Figure) -> str:
-    """One text below the panels: short budgets, and panels that are left out as nothing of them was run."""
+    """One text below the panels: what is drawn of several runs, short budgets, and panels that are left out
+    as nothing of them was run.
+    """
     shorts = {short for _, curves in shown.panels for curve in curves for short in curve.shorts}
     sentences = [f"Short budget: {'; '.join(sorted(shorts))}."] if shorts else []
-    if shorts and figure.spec.kind == "curves":
+    if several := _several(shown):
+        sentences.insert(0, several)
+    if any(len(x) > 2 for _, curves in shown.panels for curve in curves for x, _ in curve.each):
         sentences.append("Each run is a line, with a marker at its end.")
     kept = {panel.title for panel, _ in shown.panels}
     if left := [panel.title for panel, _ in figure.panels if panel.title not in kept]:
         comma = "; " if any("," in title for title in left) else ", "
         sentences.append(f"Not run, and left out: {comma.join(left)}.")
     return " ".join(sentences)
+
+
+def _several(figure: Figure) -> str:
+    """How curves of several runs or seeds are drawn; empty where there are none."""
+    curves = [curve for _, curves in figure.panels for curve in curves]
+    if any(max(curve.counts, default=0) > 1 for curve in curves):
+        return "Means, with bars of one standard deviation."
+    bands = [curve for curve in curves if curve.low is not None and not curve.counts]
+    if figure.spec.kind == "simulation" and bands:
+        seeds = {len(figure.spec.seeds_of(series)) for panel, _ in figure.panels for series in panel.series}
+        return f"Medians over {span(seeds - {0, 1})} seeds, with bands from the least to the greatest."
+    several = any(curve.done > 1 for curve in bands)
+    return "Means over runs, with bands from the least to the greatest." if several else ""
 
 
 def whole_labels(text: str, width: int) -> list[str]:

@@ -105,11 +105,11 @@ def _panel(
     axes.tick_params(labelsize=9)
     _draw_curves(axes, spec, curves, looks, frame)
     for printed in panel.printed:
-        colour = looks[printed.of].colour if printed.of else "black"
+        theirs = looks[printed.of] if printed.of else Style("black", "solid", "D")
         dots = (0, (1, 2)) if len(printed.x) > 2 else "none"
         axes.plot(
-            printed.x, printed.y, label=printed.label, color=colour, linestyle=dots, linewidth=1,
-            marker="D", markersize=5.5, markerfacecolor="none", zorder=4,
+            printed.x, printed.y, label=printed.label, color=theirs.colour, linestyle=dots, linewidth=1,
+            marker=theirs.marker, markersize=5.5, markerfacecolor="none", zorder=4,
         )  # fmt: skip
     for i, mark in enumerate(spec.marks):
         look: dict[str, Any] = {
@@ -180,7 +180,7 @@ def _draw_curves(
             _line(axes, curve, look, frame, spec, offset)
         for k, (x, y) in enumerate(curve.each):
             left = within(x, y, frame, spec.y_scale == "log") if frame else None
-            axes.plot(x, y, label="_" if k else curve.label, **look.line(0.9))
+            axes.plot(x, y, label="_" if k else curve.label, **look.path(len(x), 0.9))
             axes.plot(x[-1:], y[-1:], label="_", color=look.colour, linestyle="none", **look.marks(5))
             _exits(axes, left.exits if left else (), look)
 
@@ -231,8 +231,9 @@ def _line(
         left = within(x, y, frame, spec.y_scale == "log")
         x, y, exits = left.x, left.y, left.exits
     at = [] if offset is None else marked(x, spec.x_scale == "log", offset)
-    marks = look.marks() | {"markevery": at} if at else {}
-    axes.plot(x, y, label=curve.label, **look.line(FINE if (np.diff(x) < 0).any() else WIDTH), **marks)
+    marks = look.marks() | {"markevery": at} if at and len(curve.x) > 2 else {}
+    path = look.path(len(curve.x), FINE if (np.diff(x) < 0).any() else WIDTH)
+    axes.plot(x, y, label=curve.label, **path | marks)
     _band(axes, curve, look, spec)
     _exits(axes, exits, look)
 

@@ -2,14 +2,17 @@
 
 Demsar 2006, section 3.2.4, with the best rank at the left. Lengths on the vertical axis are lines of text,
 counted downwards from the axis of ranks. Where the critical difference covers all rows, or all but one, and
-so says next to nothing: how far each row is behind the first, with its paired interval.
+so says next to nothing: how far each row is behind the best one, by family of columns, with its paired
+interval.
 """
 
 import textwrap
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from physml.report.figure.collect import Figure
-from physml.report.figure.style import COLOURS, canvas_of
+from physml.report.figure.legend import NOTE
+from physml.report.figure.style import COLOURS, canvas_of, span
 from physml.report.stats.across import Middle, Ranks
 from physml.report.table.ranks_text import TOO_FEW
 
@@ -18,7 +21,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 BLUE = COLOURS[0]
+BEHIND, AHEAD, NEITHER = COLOURS[0], COLOURS[1], "0.6"
 WIDTH = 6.4  # inches
+FAMILY = 2.2  # inches of a family of columns
 LINE = 0.17  # inches of a line of text
 WIDEST = 24  # characters of a label before it is wrapped
 WIDEST_BEHIND = 28  # the same beside intervals
@@ -30,16 +35,22 @@ GAP = 0.012  # beside labels, as a part of the axis
 
 def draw_ranks(figure: Figure) -> "Canvas":
     """The diagram, or gaps to the first row where none is told apart; a line instead of too few rows."""
-    ranks = figure.ranking.ranks if figure.ranking else None
-    gaps = figure.ranking.behind if figure.ranking and ranks and covers_all(ranks) else {}
+    ranking = figure.ranking
+    ranks = ranking.ranks if ranking else None
+    gaps = figure.gaps if ranks and covers_all(ranks) else {}
     lines = 6.0 if ranks is None else _first_label(ranks) + _height(list(ranks.mean)) + 5.0
-    lines = 1.5 * len(gaps) + 5.0 if gaps else lines
-    canvas = canvas_of(WIDTH, 0.5 + LINE * lines)
+    lines = 1.5 * len(ranks.mean) + 4.5 if ranks and gaps else lines
+    canvas = canvas_of(WIDTH + FAMILY * max(0, len(gaps) - 1), 0.7 + LINE * lines)
     canvas.suptitle(f"{figure.spec.id}: {figure.spec.title}", fontsize=11)
-    axes = canvas.subplots()
+    if ranking and ranks and ranking.samples:
+        sizes = {len(runs) for row in ranking.samples.values() for runs in row if runs is not None}
+        text = f"{caption(next(iter(ranks.mean))) if gaps else ''} {span(sizes)} runs in each column.".strip()
+        canvas.supxlabel(textwrap.fill(text, int(14 * canvas.get_figwidth())), fontsize=8, color=NOTE)
     if ranks and gaps:
-        draw_gaps(axes, ranks, gaps)
+        ratios = [WIDTH - 2.0, *[FAMILY] * (len(gaps) - 1)]
+        draw_gaps(canvas.subplots(1, len(gaps), sharey=True, squeeze=False, width_ratios=ratios)[0], gaps)
         return canvas
+    axes = canvas.subplots()
     axes.set_axis_off()
     if ranks is None:
         axes.text(
@@ -117,16 +128,29 @@ def covers_all(ranks: Ranks) -> bool:
     return any(len(group) >= len(ranks.mean) - 1 for group in ranks.groups())
 
 
-def draw_gaps(axes: "Axes", ranks: Ranks, behind: dict[str, Middle]) -> None:
-    """A dot and an interval for each row; the first row is the line at 0."""
-    first = next(iter(ranks.mean))
-    for y, gap in enumerate(behind.values()):
-        told = gap.low > 0
-        axes.plot([gap.low, gap.high], [y, y], color=BLUE if told else "0.6", linewidth=2)
-        axes.plot([gap.mean], [y], "o", color=BLUE if told else "0.6", markersize=5)
-    axes.axvline(0, color="black", linewidth=1)
-    axes.set_yticks(range(len(behind)), [textwrap.fill(row, WIDEST_BEHIND) for row in behind], fontsize=9)
-    axes.set_ylim(len(behind) - 0.5, -0.5)
-    axes.set_xlabel(f"mean rank behind {first} (paired, 95 % interval over runs)")
-    axes.grid(axis="x", color="0.9")
-    axes.set_axisbelow(True)
+def caption(first: str) -> str:
+    """How to read the intervals."""
+    return (
+        f"Mean ranks behind {first}, paired, with 95 % intervals over runs: blue, behind; orange, ahead; "
+        "grey, not told apart."
+    )
+
+
+def draw_gaps(panels: "Sequence[Axes]", gaps: Mapping[str, Mapping[str, Middle]]) -> None:
+    """A panel for each family of columns, in it a dot and an interval for each row; the first row is at 0.
+
+    The order of rows is that of the first panel.
+    """
+    rows = list(next(iter(gaps.values())))
+    for axes, (family, behind) in zip(panels, gaps.items(), strict=True):
+        for y, gap in enumerate(behind[row] for row in rows):
+            colour = BEHIND if gap.low > 0 else AHEAD if gap.high < 0 else NEITHER
+            axes.plot([gap.low, gap.high], [y, y], color=colour, linewidth=2)
+            axes.plot([gap.mean], [y], "o", color=colour, markersize=5)
+        axes.axvline(0, color="black", linewidth=1)
+        axes.set_title(family, fontsize=10)
+        axes.set_xlabel("ranks behind")
+        axes.grid(axis="x", color="0.9")
+        axes.set_axisbelow(True)
+    panels[0].set_yticks(range(len(rows)), [textwrap.fill(row, WIDEST_BEHIND) for row in rows], fontsize=9)
+    panels[0].set_ylim(len(rows) - 0.5, -0.5)

@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
-from physml.base.errors import ConfigError
+from physml.base.errors import ConfigError, suggest
 from physml.base.paths import CONF
 from physml.config import conf_files
 from physml.config.load import load
@@ -121,6 +121,7 @@ class FigureSpec:
     y_label: str
     panels: tuple[Panel, ...] = ()  # none of ranks, at least one of all others
     table: str | None = None  # of ranks: the id of the table whose rows are ranked
+    families: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of ranks: title -> columns
     seeds: tuple[int, ...] = ()  # of a simulation: each is given to the function as `seed`; none: it has none
     splits: tuple[int, ...] = (0,)
     metric: str | None = None  # of curves, as in the curve file: test/mse; of points, as in a table's column
@@ -207,6 +208,9 @@ class FigureSpec:
         shown_table = load_table(find_table(self.table or ""))
         if not shown_table.ranks:
             raise ConfigError(f"{self.id}: table {self.table} names no columns to rank its rows over.")
+        for key in (key for keys in self.families.values() for key in keys):
+            if key not in shown_table.ranks:
+                raise ConfigError(f"{self.id}: families: {suggest(key, shown_table.ranks)}")
         return only_ranked(shown_table.with_seeds(self.seeds) if self.seeds else shown_table)
 
     def with_seeds(self, seeds: tuple[int, ...]) -> "FigureSpec":

@@ -4,7 +4,7 @@ The colours are those of Okabe and Ito (2008), without yellow, which is too ligh
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,10 @@ class Style:
     def line(self, width: float = WIDTH) -> dict[str, Any]:
         """Keywords of a line of matplotlib."""
         return {"color": self.colour, "linestyle": self.dash, "linewidth": width}
+
+    def path(self, n: int, width: float = WIDTH) -> dict[str, Any]:
+        """Keywords of a line through n points; two points alone are no trend, and stay points."""
+        return self.line(width) if n > 2 else self.line() | {"linestyle": "none"} | self.marks(6)
 
     def marks(self, size: float = 4.5) -> dict[str, Any]:
         return {"marker": self.marker, "markersize": size, "markeredgewidth": 0.5, "markeredgecolor": "white"}
@@ -94,6 +98,17 @@ def marked(x: np.ndarray, log: bool, offset: float) -> list[int]:
     return [] if (np.diff(x) < 0).any() else evenly(x, log, ON_A_LINE, 0.1 + 0.8 * offset)
 
 
+def span(numbers: Collection[int]) -> str:
+    """Counts in words.
+
+    Example:
+        >>> span([3]), span({5, 3, 4})
+        ('3', '3 to 5')
+    """
+    low, high = min(numbers), max(numbers)
+    return str(low) if low == high else f"{low} to {high}"
+
+
 @dataclass(frozen=True)
 class Counted:
     """How many runs a curve has, where all are there: at least and at most, or `words` in place of them."""
@@ -107,7 +122,7 @@ class Counted:
     def number(self) -> str:
         if not self.high:
             return ""
-        number = str(self.low) if self.low == self.high else f"{self.low} to {self.high}"
+        number = span((self.low, self.high))
         return f"{number} run{'s' if self.high > 1 else ''}{' per point' if self.per_point else ''}"
 
     def __str__(self) -> str:

@@ -123,9 +123,9 @@ def interquartile_mean(columns: Sequence[Sequence[float]]) -> Middle:
 
 
 def rank_gaps(
-    runs: Mapping[str, Sequence[Sequence[float] | None]], better: Sequence[Better]
+    runs: Mapping[str, Sequence[Sequence[float] | None]], better: Sequence[Better], first: str | None = None
 ) -> dict[str, Middle]:
-    """By how much the mean rank of each row is behind that of the first, with a paired bootstrap by column.
+    """By how much the mean rank of each row is behind that of `first`, with a paired bootstrap by column.
 
     Runs are drawn anew within each column, the same for all rows, and all rows are ranked again: the interval
     says how much the seeds, or splits, matter on these very columns, where a critical difference speaks of
@@ -134,9 +134,11 @@ def rank_gaps(
     Args:
         runs: Row -> its runs in each column, those of all rows in one order; None: behind all others.
         better: The direction of each column.
+        first: The row that the others are held against; None: the one with the best mean rank.
 
     Returns:
-        Row -> gap, without the first row; empty where the rows of a column have unequal numbers of runs.
+        Row -> gap, the least first, without the row itself; empty where the rows of a column have unequal
+        numbers of runs.
 
     Example:
         >>> runs = {"a": [[1.0, 1.1]] * 5, "b": [[2.0, 2.1]] * 5, "c": [[3.0, 3.1]] * 5}
@@ -162,11 +164,11 @@ def rank_gaps(
         drawn = values[:, rng.integers(n, size=(RESAMPLES, n))].mean(2)
         total += rankdata(drawn, axis=0)
         point += rankdata([_tied(mean) for mean in values.mean(1)])
-    first = int(point.argmin())
-    gaps, ends = total - total[first], (50 * (1 - LEVEL), 50 * (1 + LEVEL))
+    start = int(point.argmin()) if first is None else list(runs).index(first)
+    gaps, ends = total - total[start], (50 * (1 - LEVEL), 50 * (1 + LEVEL))
     gaps_of_rows = {}
     for i, row in enumerate(runs):
-        if i != first:
+        if i != start:
             low, high = np.percentile(gaps[i] / len(better), ends)
-            gaps_of_rows[row] = Middle(float(point[i] - point[first]) / len(better), float(low), float(high))
+            gaps_of_rows[row] = Middle(float(point[i] - point[start]) / len(better), float(low), float(high))
     return dict(sorted(gaps_of_rows.items(), key=lambda item: item[1].mean))

@@ -31,6 +31,7 @@ class Ranking:
     behind: dict[str, Middle] = field(default_factory=dict)
     untrained: dict[str, tuple[str, ...]] = field(default_factory=dict)
     improving: dict[str, int] = field(default_factory=dict)
+    samples: dict[str, list[list[float] | None]] = field(default_factory=dict)  # row -> runs; None: untrained
 
 
 def ranked(spec: TableSpec, of: Mapping[str, Runs]) -> Ranking | None:
@@ -74,7 +75,7 @@ def ranked(spec: TableSpec, of: Mapping[str, Runs]) -> Ranking | None:
     }
     ranks, behind = mean_ranks(judged, directions), rank_gaps(samples, directions)
     still = {c.title: improving[c.title] for c in columns if improving[c.title]}
-    return Ranking(columns, scores, ranks, middle, left_out, spec.spread, behind, untrained, still)
+    return Ranking(columns, scores, ranks, middle, left_out, spec.spread, behind, untrained, still, samples)
 
 
 def _lacking(spec: TableSpec, row: Row, columns: Sequence[Column], of: Mapping[str, Runs]) -> str:

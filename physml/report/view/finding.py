@@ -110,20 +110,18 @@ def said_places(summary: Summary, published: Published | None) -> int:
 
 
 def _made(table: Table) -> str:
+    claim = table.spec.claim
+    claimed = f" The paper's claim: {claim.text}." if isinstance(claim, Claim) and not table.own else ""
     if not any(cell.summary for cell in table.cells):
-        return NOTHING
+        return NOTHING + claimed
     if table.own:
         return (
             _best_ranks(table) or "Rows of our own, without printed numbers; the best of each column is bold."
         )
     cells = printed_cells(table)
     text = f"{len(cells)} printed {'number' if len(cells) == 1 else 'numbers'}: {outcomes(table)}."
-    claim = table.spec.claim
-    if isinstance(claim, Claim):
-        text += (
-            f" The paper's claim: {claim.text}. Its ranking here: {table.claim_verdict or 'no verdict yet'}."
-        )
-    return text
+    tested = f" Its ranking here: {table.claim_verdict or 'no verdict yet'}." if claimed else ""
+    return text + claimed + tested
 
 
 def _best_ranks(table: Table) -> str:

@@ -337,7 +337,7 @@ class View:
             yield f"Not run: {'; '.join(absent)}"
         if blocked := sum(cell.state.word == "blocked" for cell in self.table.cells):
             cells = "1 cell" if blocked == 1 else f"{blocked} cells"
-            yield f"Blocked on this machine: {cells} (--long says why)"
+            yield f"Blocked on this machine: {cells} (why: --long)"
         if self.left:
             names = "; ".join(row.label for row in self.left)
             yield f"Rows without printed numbers (--long): {names}"

@@ -22,7 +22,8 @@ from physml.report.figure.files import write_figure
 from physml.report.figure.plot import draw, histogram_edges, joined
 from physml.report.figure.run_plot import plot_rows
 from physml.report.figure.spec import FigureSpec, experiments_of, find_figure, load_figure
-from physml.report.figure.style import COLOURS
+from physml.report.figure.style import COLOURS, MARKERS
+from physml.report.state import State
 
 STEPS = np.arange(100, 600, 100)
 
@@ -150,7 +151,7 @@ def test_runs_that_end_at_different_steps_are_no_mean_but_lines_of_their_own(tmp
     assert said(canvas) == ["A (2 runs)", "always answering 1"] and notes(canvas) == ["not run: B"]
     lines = [line for line in canvas.axes[0].lines if line.get_color() == COLOURS[0]]
     assert [list(line.get_xdata())[-1] for line in lines] == [200, 200, 500, 500]  # type: ignore[arg-type]
-    assert canvas.get_supxlabel() == ""
+    assert canvas.get_supxlabel() == "Each run is a line, with a marker at its end."
 
 
 def test_a_short_budget_stands_in_the_legend_and_below(tmp_path: Path) -> None:
@@ -320,6 +321,36 @@ def test_points_are_joined_where_no_run_is_missing_between_them(tmp_path: Path) 
     assert joined(curve_of("ace")) == [] and joined(curve_of("ab")) == []
 
 
+def test_two_points_alone_are_no_line(tmp_path: Path) -> None:
+    path = np.array([1.0, 2.0]), np.array([3.0, 4.0])
+    three = np.array([1.0, 2.0, 3.0]), np.array([3.0, 4.0, 4.5])
+    for few, more in ((path, "None"), (three, "-")):
+        curves = (
+            Curve("A", State("complete"), 1, 1, each=(few,)),
+            Curve("B", State("complete"), 1, 1, x=few[0], y=few[1]),
+        )
+        figure = spec(y_scale="linear", marks=[])
+        lines = draw(Figure(figure, ((figure.panels[0], curves),))).axes[0].get_lines()
+        whole = [one for one in lines if len(one.get_xdata()) == len(few[0])]
+        assert len(whole) == 2
+        for one in whole:
+            assert (one.get_linestyle() == "None") == (more == "None")
+            assert more != "None" or one.get_marker() in ("o", "s")
+
+
+def test_the_caption_says_what_is_drawn_of_several_runs(tmp_path: Path) -> None:
+    both = [scored(tmp_path, "t/a", seed, 0.5 + seed) for seed in (0, 1)]
+    assert (
+        draw(collect(points(), ids("t/a"), both))
+        .get_supxlabel()
+        .startswith("Means, with bars of one standard")
+    )
+    runs = [record(tmp_path, "t/a", k) for k in range(2)]
+    lines = draw(collect(spec(), ids("t/a"), runs)).get_supxlabel()
+    assert lines == "Means over runs, with bands from the least to the greatest."
+    assert draw(collect(spec(seeds=[0]), ids("t/a"), runs)).get_supxlabel() == ""
+
+
 def test_an_axis_of_points_holds_those_that_are_missing(tmp_path: Path) -> None:
     made = collect(points(), ids("t/a"), [scored(tmp_path, "t/a", 0, 0.5, short=SHORT)])
     low, high = draw(made).axes[0].get_xlim()
@@ -359,7 +390,7 @@ def test_printed_points_take_the_colour_of_the_series_they_belong_to(tmp_path: P
     scores = {"accuracy": 0.5, "accuracy_white": 0.2}
     canvas = draw(collect(under_noise(), ids("t/a"), [record(tmp_path, "t/a", 0, test=scores)]))
     (printed,) = [line for line in canvas.axes[0].lines if line.get_label() == "A, printed"]
-    assert printed.get_color() == COLOURS[0]
+    assert (printed.get_color(), printed.get_marker()) == (COLOURS[0], MARKERS[0])
     panels = [
         {
             "title": "noise",

@@ -62,6 +62,10 @@ def test_gaps_of_ranks_speak_of_the_runs() -> None:
         row: [None if runs is None else [-v for v in runs] for runs in all_] for row, all_ in rows.items()
     }
     assert rank_gaps(turned, ["higher"] * 6) == found
+    other = list(found)[-1]
+    ahead = rank_gaps(rows, ["lower"] * 6, other)
+    assert ahead[best].mean == -found[other].mean and ahead[best].high == -found[other].low
+    assert list(ahead) == sorted(ahead, key=lambda row: ahead[row].mean) and other not in ahead
     assert rank_gaps({**rows, "far": [[9.0]] * 6}, ["lower"] * 6) == {}  # other numbers of runs
 
 

@@ -19,7 +19,7 @@ from physml.report.figure.collect import Figure, state_lines
 from physml.report.figure.files import write_figure
 from physml.report.figure.plot import draw
 from physml.report.figure.spec import FigureSpec, experiments_of, load_figure
-from physml.report.stats.across import mean_ranks
+from physml.report.stats.across import mean_ranks, rank_gaps
 from physml.report.table.collect import Table, collect
 from physml.report.table.ranks import Ranking
 from physml.report.table.ranks_text import TOO_FEW, blocks_of
@@ -248,8 +248,13 @@ def test_bars_join_rows_that_are_not_told_apart() -> None:
         assert low < ranks.mean[group[0]] and ranks.mean[group[-1]] < high
 
 
+def test_a_family_names_columns_that_are_ranked() -> None:
+    with pytest.raises(ConfigError, match="families: Did you mean texas"):
+        ranks_spec(families={"pages": ("texs",)}).ranked_table()
+
+
 def test_a_figure_takes_the_runs_of_its_table(tmp_path: Path) -> None:
-    wanted = ranks_spec()
+    wanted = ranks_spec(families={"universities": ("texas", "wisconsin"), "film": ("film",)})
     assert len(experiments_of(wanted)) == 135  # 27 rows, 5 graphs
     assert len(wanted.runs) == 1350
     assert {seed for _, _, seed in wanted.with_seeds((3, 4)).runs} == {3, 4}
@@ -259,13 +264,16 @@ def test_a_figure_takes_the_runs_of_its_table(tmp_path: Path) -> None:
     found = figures.collect(wanted, identities, every)  # type: ignore[arg-type]
     lines = state_lines(found)
     assert len(lines) == 28 and all(": mean rank " in line for line in lines[:27])
+    assert list(found.gaps) == ["all 5 columns", "universities", "film"] and found.ranking is not None
+    runs = {row: samples[2:3] for row, samples in found.ranking.samples.items()}
+    assert found.gaps["film"] == rank_gaps(runs, ["higher"], next(iter(found.ranking.ranks.mean)))  # type: ignore[union-attr]
     path, data = write_figure(found, tmp_path, ("png", "csv"))
     before = path.read_bytes()
     assert write_figure(found, tmp_path, ("png",))[0].read_bytes() == before
     ranked = [line for line in data.read_text().splitlines() if ",mean rank," in line]
     assert len(ranked) == 27
     with Image.open(path) as image:
-        assert image.width == 960 and len(np.unique(np.asarray(image.convert("L")))) > 10
+        assert image.width == 1620 and len(np.unique(np.asarray(image.convert("L")))) > 10
     nothing = figures.collect(wanted, identities, [])
     assert state_lines(nothing)[0] == TOO_FEW
     assert [text.get_text() for text in draw(nothing).axes[0].texts] == [TOO_FEW]

@@ -144,7 +144,7 @@ def test_what_stands_below() -> None:
     assert below == [
         "† quoted by the paper from other work",
         "Not run: none 3.0 ± 0.1",
-        "Blocked on this machine: 2 cells (--long says why)",
+        "Blocked on this machine: 2 cells (why: --long)",
         "Without printed numbers (--long): RMSE of free",
         "3 of 4 printed cells trained, n = 3",
     ]
@@ -154,6 +154,8 @@ def test_what_stands_below() -> None:
 def test_a_table_that_was_not_run_has_its_printed_numbers() -> None:
     table = made([])
     assert finding_text(table) == NOTHING
+    claimed = {"text": "A is best", "column": "x", "order": [{"better": "A", "than": ["B"]}]}
+    assert finding_text(made([], claim=claimed)) == f"{NOTHING} The paper's claim: A is best."
     (grid,) = View(table).grids()
     assert lines(grid)[-1] == ["none", "3.0 ± 0.1", "3.0 ± 0.1"]
     assert Coverage(table).text() == "0 of 8 printed cells trained"
