@@ -46,6 +46,14 @@ def test_the_source_distribution_is_complete(tmp_path: Path) -> None:
     assert made.stat().st_size < 40 * 2**20
 
 
+def test_no_result_names_a_host_or_a_home() -> None:
+    """Records, searches and tables are handed on: nobody's machine or account is in them."""
+    names = [name for name in tracked() if re.search(r"^results/.*\.(json|jsonl|csv|md)$", name)]
+    private = re.compile(rb'"host(name)?"|/(home|root|Users)/')
+    assert len(names) > 1000
+    assert [name for name in names if private.search((ROOT / name).read_bytes())] == []
+
+
 def test_the_addresses_come_from_one_variable(tmp_path: Path) -> None:
     file = tmp_path / "pyproject.toml"
     file.write_text('[tool.physml]\naddress = "https://example.org/physml/"\n', encoding="utf-8")
