@@ -255,4 +255,5 @@ def test_the_session_of_a_run_is_as_nice_as_its_process(nice):
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, start_new_session=True
     )
-    assert done.stdout.split()[1:] == ["nice", str(nice)], done.stderr
+    wanted = max(0, os.nice(0) + nice)  # the tests may be nice themselves
+    assert done.stdout.split()[1:] == ["nice", str(wanted)], done.stderr
