@@ -208,7 +208,7 @@ def _recorded(name: str, *, ranks: bool = True) -> collect.Table:
 
 
 def _cells(made: collect.Table) -> Iterator[Cell]:
-    for one in made.ones:
+    for one in made.placed:
         column, result = one.column, one.result
         yield Cell(
             table=made.spec.id,

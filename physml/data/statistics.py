@@ -40,6 +40,6 @@ def _compared(array: np.ndarray, wanted: Statistic, arrays: Arrays) -> Iterator[
     ):
         if want is not None:
             found, digits = of(), [Decimal(repr(x)).as_tuple().exponent for x in np.atleast_1d(want).tolist()]
-            half = 0.5 * 10.0 ** np.array(digits)  # a unit of the last digit that is written
+            half = 0.5 * 10.0 ** np.array(digits)  # half a unit of the last digit that is written
             if np.shape(found) != np.shape(want) or not np.allclose(found, want, rtol=1e-5, atol=half):
                 yield what, found, want

@@ -15,7 +15,7 @@ from physml.listing import inventory
 from physml.listing.inventory import Entry
 from physml.records.searches import recorded, results_path, state_text
 from physml.report.outcome import ALL, outcome_of
-from physml.report.table.collect import One, table_state
+from physml.report.table.collect import Placed, table_state
 from physml.report.table.spec import Claim
 from physml.report.text.document import NONE
 from physml.report.view.finding import NOTHING, finding_text
@@ -52,7 +52,7 @@ def pages(content: Content, render: Renderer) -> Iterator[Page]:
 # ---------------------------------------------------------------------------- counts
 
 
-def _bars(ones: list[One]) -> list[tuple[str, str, int]]:
+def _bars(ones: list[Placed]) -> list[tuple[str, str, int]]:
     counts = Counter(outcome_of(one.result.state) for one in ones)
     return [(one.kind, one.name, counts[one]) for one in ALL]
 
@@ -208,7 +208,7 @@ def _cells_by(kind: str, content: Content) -> dict[str, list[dict[str, Any]]]:
     for results in content.tables.values():
         for column in results.spec.columns:
             view = ColumnView(results, column)
-            for one in view.ones:
+            for one in view.placed:
                 name = content.choices.get(one.cell.experiment or "", {}).get(kind)
                 if name and (one.result.summary or one.result.published):
                     row = view.row(one)
@@ -248,7 +248,7 @@ def _croissant(one: Upstream) -> str:
     return json.dumps(made, indent=1, ensure_ascii=False) + "\n"
 
 
-def about_experiment(content: Content, one: One) -> dict[str, Any]:
+def about_experiment(content: Content, one: Placed) -> dict[str, Any]:
     """Model, task, settings and search of a cell's experiment."""
     name = one.cell.experiment
     if name is None:

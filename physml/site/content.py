@@ -14,7 +14,7 @@ from physml.queue.requested import RequestedRuns, RunOptions
 from physml.records.schema import Record
 from physml.report.figure.spec import FigureSpec, find_figure, load_figure
 from physml.report.table import settings_text
-from physml.report.table.collect import One, Table, recorded
+from physml.report.table.collect import Placed, Table, recorded
 from physml.report.table.settings import SettingsSpec, collect_settings, load_settings
 from physml.report.table.spec import (
     TableSpec,
@@ -48,10 +48,10 @@ class Results:
         return self.table.spec
 
     @property
-    def cells(self) -> list[One]:
-        return self.table.ones
+    def cells(self) -> list[Placed]:
+        return self.table.placed
 
-    def counted(self, one: One) -> list[Record]:
+    def counted(self, one: Placed) -> list[Record]:
         """The finished runs behind a cell, by split and seed."""
         experiment = one.cell.experiment
         if experiment is None:
@@ -90,7 +90,7 @@ class Content:
         keys = dict.fromkeys(paper_of(ident) for ident in [*self.tables, *self.settings, *self.figures])
         return sorted(keys, key=lambda key: (not paper_page(key).exists(), key))
 
-    def cells(self) -> Iterator[tuple[Results, One]]:
+    def cells(self) -> Iterator[tuple[Results, Placed]]:
         for results in self.tables.values():
             for one in results.cells:
                 yield results, one

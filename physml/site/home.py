@@ -6,7 +6,7 @@ from typing import Any
 
 from physml.report.outcome import ALL, NO_VERDICT, NOT_RUN, outcome_of, words_of
 from physml.report.references import cited
-from physml.report.table.collect import One
+from physml.report.table.collect import Placed
 from physml.report.table.numbers import mean_text, printed_text
 from physml.report.view.finding import NAMED, printed_cells, written
 from physml.site import plots
@@ -82,13 +82,13 @@ def _points(results: Results) -> Iterator[plots.Point]:
     """
     for column in results.spec.columns:
         view = ColumnView(results, column)
-        values = [one.result.published.value for one in view.ones if one.result.published]
+        values = [one.result.published.value for one in view.placed if one.result.published]
         if len(set(values)) < 2:
             continue
         worst, best = min(values), max(values)
         if column.better == "lower":
             worst, best = best, worst
-        for one in view.ones:
+        for one in view.placed:
             published, summary = one.result.published, one.result.summary
             if published and summary:
                 x, y = (100 * (v - worst) / (best - worst) for v in (published.value, summary.mean))
@@ -96,7 +96,7 @@ def _points(results: Results) -> Iterator[plots.Point]:
                 yield plots.Point(x, y, kind, page, _label(view, one))
 
 
-def _label(view: ColumnView, one: One) -> str:
+def _label(view: ColumnView, one: Placed) -> str:
     ours, printed = mean_text(one.result.summary, view.places), printed_text(one.result.published)
     place = f"{view.results.spec.id}, {one.row.label}, {view.column.heading}"
     return f"{place}: printed {printed}, ours {ours}; {words_of(one.result.state)}"

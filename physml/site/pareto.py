@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from physml.report.table.collect import CellResult, One
+from physml.report.table.collect import CellResult, Placed
 from physml.site import plots, words
 from physml.site.content import Results
 
@@ -46,7 +46,7 @@ def pareto(rows: Sequence[Row]) -> list[Row]:
 def rows_of(results: Results, cost: Callable[[CellResult], float | None]) -> list[Row]:
     """Rows with a mean rank, or with a mean in the only column, and a cost in each of these columns."""
     quality, keys = qualities(results)
-    cells: dict[str, dict[str, One]] = {}
+    cells: dict[str, dict[str, Placed]] = {}
     for one in results.cells:
         cells.setdefault(one.row.label, {})[one.column.key] = one
     known: dict[str, list[float]] = {}

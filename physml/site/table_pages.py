@@ -13,7 +13,7 @@ from physml.config.conf_files import without_places
 from physml.records import curves
 from physml.records.schema import Record, scores_of
 from physml.report.outcome import outcome_of
-from physml.report.table.collect import One
+from physml.report.table.collect import Placed
 from physml.report.table.fact_text import margin_text
 from physml.report.table.numbers import cell_texts, decimals, span_text
 from physml.report.table.runs import number
@@ -27,7 +27,7 @@ def table_page(ident: str) -> str:
     return f"table/{ident}/index.html"
 
 
-def cell_page(results: Results, one: One) -> str:
+def cell_page(results: Results, one: Placed) -> str:
     return f"cell/{results.spec.id}/{words.slug(one.row.label)}/{words.slug(one.column.key)}/index.html"
 
 
@@ -43,7 +43,7 @@ class ColumnView:
     column: Column
 
     @cached_property
-    def ones(self) -> list[One]:
+    def placed(self) -> list[Placed]:
         return [one for one in self.results.cells if one.column is self.column]
 
     @cached_property
@@ -58,7 +58,7 @@ class ColumnView:
 
     @cached_property
     def axis(self) -> plots.Axis:
-        numbers = [(one.result.published, one.result.summary) for one in self.ones]
+        numbers = [(one.result.published, one.result.summary) for one in self.placed]
         return plots.interval_axis(numbers, self.references.values())
 
     @property
@@ -69,7 +69,7 @@ class ColumnView:
     def margin(self) -> str:
         return margin_text(self.column.margin, self.column.unit)
 
-    def row(self, one: One) -> dict[str, Any]:
+    def row(self, one: Placed) -> dict[str, Any]:
         """The texts of a cell, with its page, its outcome and a picture of its interval."""
         result = one.result
         published, summary, outcome = result.published, result.summary, outcome_of(result.state)
@@ -106,7 +106,7 @@ def table_context(results: Results) -> dict[str, Any]:
     }
 
 
-def cell_context(results: Results, one: One, pictures: "Pictures") -> dict[str, Any]:
+def cell_context(results: Results, one: Placed, pictures: "Pictures") -> dict[str, Any]:
     """Context of a cell's page: runs, interval, the paper's band, curves, settings, provenance, command."""
     view = ColumnView(results, one.column)
     result, places = one.result, view.places
@@ -152,7 +152,7 @@ def run_row(record: Record, value: float | None, places: int) -> dict[str, Any]:
     }
 
 
-def _earlier(results: Results, one: One) -> list[tuple[str, ...]]:
+def _earlier(results: Results, one: Placed) -> list[tuple[str, ...]]:
     """Results of the experiment under earlier settings or code: identity, mean, runs and dates."""
     made = []
     for identity, records in results.earlier(one.cell.experiment or "").items():
@@ -166,7 +166,7 @@ def _earlier(results: Results, one: One) -> list[tuple[str, ...]]:
     return sorted(made, key=lambda entry: entry[3])
 
 
-def _commands(results: Results, one: One) -> list[str]:
+def _commands(results: Results, one: Placed) -> list[str]:
     experiment = one.cell.experiment
     if experiment is None:
         return []

@@ -75,8 +75,8 @@ class CellResult:
 
 
 @dataclass(frozen=True)
-class One:
-    """A cell with all that belongs to it."""
+class Placed:
+    """The result of a cell with the row, the column and the config that it belongs to."""
 
     row: Row
     column: Column
@@ -96,10 +96,10 @@ class Table:
     unlike: tuple[str, ...] = ()  # rows of the reader's own that were trained in another way
 
     @cached_property
-    def ones(self) -> list[One]:
+    def placed(self) -> list[Placed]:
         """Row by row."""
         places = product(self.spec.rows, self.spec.columns)
-        return [One(*at, self.spec.cell(*at), cell) for at, cell in zip(places, self.cells, strict=True)]
+        return [Placed(*at, self.spec.cell(*at), cell) for at, cell in zip(places, self.cells, strict=True)]
 
     def column(self, key: str) -> list[CellResult]:
         return [cell for cell in self.cells if cell.column == key]
@@ -345,7 +345,7 @@ def table_state(table: Table) -> str:
     """One line for a list of tables: how many runs are there, and the outcomes."""
     wanted = len(table.spec.runs)
     per: dict[str, int] = {}
-    for one in table.ones:
+    for one in table.placed:
         if experiment := one.cell.experiment:
             per[experiment] = max(per.get(experiment, 0), one.result.done)
     counts = ", ".join(f"{count} {word}" for word, count in outcomes(table).items())
