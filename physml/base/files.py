@@ -5,6 +5,7 @@ import errno
 import functools
 import json
 import os
+import secrets
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -50,8 +51,36 @@ def sweep(path: Path) -> None:
 
 
 def write(path: Path, fill: Callable[[IO[bytes]], Any]) -> None:
-    with _replacing(path) as (handle, _), open(handle, "wb", closefd=False) as file:
+    """Write a file whole or not at all. A writer that is killed leaves nothing (on NFS a temporary file)."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = _nameless(path.parent)
+    if handle is None:
+        with _replacing(path) as (handle, _), open(handle, "wb", closefd=False) as file:
+            fill(file)
+        return
+    with os.fdopen(handle, "wb") as file:
         fill(file)
+        file.flush()
+        os.fsync(handle)
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+        # With a descriptor Python follows the link of /proc to the file, else it does not.
+        os.link(f"/proc/self/fd/{handle}", temporary, src_dir_fd=handle)
+    try:
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _nameless(folder: Path) -> int | None:
+    """The descriptor of a new file without a name; None where there are none, as on NFS and macOS."""
+    if not Path("/proc/self/fd").is_dir():
+        return None
+    try:
+        return os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o666)
+    except (AttributeError, OSError):
+        return None
 
 
 def write_text(path: Path, text: str) -> None:

@@ -95,7 +95,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _results(path: Path, options: argparse.Namespace) -> int:
     """A table of results; returns the exit code."""
-    from physml.cli.console import show_requested
+    from physml.cli.console import show_broken, show_requested
     from physml.queue.requested import RequestedRuns
     from physml.records import record
     from physml.report.table.collect import collect, recorded
@@ -109,11 +109,13 @@ def _results(path: Path, options: argparse.Namespace) -> int:
     if options.plan:
         return show_requested(requested, probe=options.probe)
     code = 0 if options.no_run else requested.make()
-    if options.on == "pilot":
-        return code
     for experiment, label in own.items():
         if experiment in requested.broken:
             raise ConfigError(f"row {label}: {requested.broken[experiment]}")
+    if not options.no_run:
+        show_broken(requested)
+    if options.on == "pilot":
+        return code
     records = requested.wanted_records()
     yours = [record.read(Path(path)) for path in options.yours]
     running, blocked = requested.running(), requested.untrainable

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import logging
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -81,8 +82,8 @@ def writable(spec: RunSpec) -> None:
     folder = spec.record_path.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        files.write_text(folder / ".probe", "x" * 4096)
-        (folder / ".probe").unlink(missing_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(4096))
     except OSError as error:
         raise DataError(
             f"{display_path(folder)} cannot be written: {error.strerror}. "

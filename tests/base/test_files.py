@@ -22,20 +22,23 @@ SAVING = ["net.dropout=0.2", "runtime.checkpoint_every_s=0"]
 # ---------------------------------------------------------------------------- atomic files
 
 
+@pytest.mark.parametrize("named", [False, True])
 @pytest.mark.parametrize("old", [None, "old"])
-def test_a_writer_killed_in_the_middle_leaves_the_old_file_or_none(old, tmp_path):
+def test_a_writer_killed_in_the_middle_leaves_the_old_file_or_none(old, named, tmp_path):
     path, begun = tmp_path / "file", tmp_path / "begun"
     if old:
         path.write_text(old)
-    process = h.Started(run_child.write_slowly, [str(path), str(begun)], tmp_path / "output")
+    process = h.Started(
+        run_child.write_slowly, [str(path), str(begun), *(["named"] if named else [])], tmp_path / "output"
+    )
     h.until(begun.exists)
     process.kill()
     process.wait()
     assert (path.read_text() if path.exists() else None) == old
-    (left,) = tmp_path.glob(".file.*.tmp")
-    assert left.read_text() == "half"
+    left = [file.read_text() for file in tmp_path.glob(".file.*.tmp")]
+    assert left == (["half"] if named else [])
     files.sweep(path)
-    assert not left.exists()
+    assert not list(tmp_path.glob(".file.*.tmp"))
 
 
 def test_a_run_removes_what_a_killed_one_has_left():

@@ -391,6 +391,27 @@ def test_a_damaged_record_is_told_in_its_row(inside: Path, capsys: pytest.Captur
     assert "LSTM" in out
 
 
+ONE_ROW = """title: One row
+source: own
+seeds: [0]
+columns: [{key: mse, metric: test/mse, better: lower, protocol: clean}]
+rows: [{label: LEM, experiment: lem/adding-250-lem-dt_root}]
+"""
+
+
+@pytest.mark.parametrize("before", [(), ("pilot",)])
+def test_a_damaged_record_is_the_reason_of_exit_code_2(
+    before: tuple[str, ...], inside: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = spec_of(compose(["experiment=lem/adding-250-lem-dt_root"])).record_path
+    path.parent.mkdir(parents=True)
+    path.write_text('{"schema": 1, ')
+    (tmp_path / "one.yaml").write_text(ONE_ROW)
+    assert main.main([*before, "table", str(tmp_path / "one.yaml")]) == 2
+    errors = capsys.readouterr().err
+    assert re.search(rf"^error: lem/adding-250-\S+ cannot be run: \S*{path.name} is damaged", errors, re.M)
+
+
 def test_the_plan_of_a_table_tells_which_rows_cannot_be_made(
     inside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -138,13 +138,16 @@ def out_of_time(arguments: list[str]) -> int:
 
 
 def write_slowly(arguments: list[str]) -> int:
-    """Write half of a file, say so, and wait to be killed."""
+    """Write half of a file, say so, and wait to be killed. With "named" without O_TMPFILE."""
+    path, begun, *named = arguments
+    if named:
+        del os.O_TMPFILE
 
     def fill(file: IO[bytes]) -> None:
         file.write(b"half")
         file.flush()
-        Path(arguments[1]).touch()
+        Path(begun).touch()
         time.sleep(600)
 
-    files.write(Path(arguments[0]), fill)
+    files.write(Path(path), fill)
     return 0
