@@ -223,6 +223,7 @@ def loaded(config: dict[str, Any], parts: "Parts | None", **hooks: Any) -> "Trai
 
     from physml.config import build
     from physml.data.store import store_of
+    from physml.task.base import LOADED
     from physml.training.trainer import Trainer
 
     torch.set_num_threads(config["runtime"]["threads"])
@@ -235,6 +236,7 @@ def loaded(config: dict[str, Any], parts: "Parts | None", **hooks: Any) -> "Trai
             f"split={config['split']} is not there."
         )
     task.load(store_of(config), config["split"])
+    task.require(*LOADED)
     task.to(device)
     return Trainer(config, parts, task, device, **hooks)
 

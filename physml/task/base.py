@@ -21,6 +21,7 @@ from physml.task.batch import Batch
 
 Readout = Literal["last", "every", "node", "graph"]
 Better = dict[str, Literal["lower", "higher"]]  # of each metric
+LOADED = ("d_in", "d_out", "protocol", "readout", "metric", "better", "sizes")  # set once data are loaded
 Sums = dict[str, float]
 Metrics = dict[str, float]
 
@@ -53,6 +54,13 @@ class Task(ABC):
     @abstractmethod
     def load(self, store: Store, split: int) -> None:
         """Read or generate the data of one split. Called once, before anything below."""
+
+    def require(self, *names: str) -> None:
+        """InputError for attributes of these that neither the class nor its methods have set."""
+        if missing := [name for name in names if not hasattr(self, name)]:
+            raise InputError(
+                f"{type(self).__name__} has no {', '.join(missing)}. Set it in its constructor or in load."
+            )
 
     def steps_per_epoch(self, size: int) -> int:
         """How many batches `batches("train", size, ...)` gives. Default: each item is used once."""

@@ -43,6 +43,7 @@ class InMemory(Task):
 
     def place(self, parts: Mapping[Part, Items], store: Store) -> None:
         """Take the data of one split, tensors or NumPy arrays; DataError where they cannot be right."""
+        self.require("d_in")
         _refuse_parts(type(self).__name__, parts)
         self._items = {part: _tensors(items) for part, items in parts.items()}
         self.sizes = {part: len(items[0]) for part, items in parts.items()}

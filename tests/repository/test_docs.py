@@ -60,8 +60,7 @@ every_command = each("document, command", commands)
 def test_links_lead_somewhere(path: Path) -> None:
     text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     targets = [target.partition("#")[0] for target in re.findall(r"\]\(([^)]+)\)", text)]
-    # Results come with their records; a page may speak of a table that has not been trained.
-    inside = [target for target in targets if "://" not in target and "/results/" not in target]
+    inside = [target for target in targets if "://" not in target]
     assert [target for target in inside if not (path.parent / target).exists()] == []
 
 
