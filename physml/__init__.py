@@ -106,9 +106,9 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     home = _MODULE_OF[name]
-    found = import_module(f"physml.{name}") if home == "physml" else getattr(import_module(home), name)
-    globals()[name] = found
-    return found
+    exported = import_module(f"physml.{name}") if home == "physml" else getattr(import_module(home), name)
+    globals()[name] = exported
+    return exported
 
 
 def __dir__() -> list[str]:

@@ -126,7 +126,7 @@ class Rows(list[T]):
         with needed_by("to_pandas()"):
             import pandas
 
-            return pandas.DataFrame([dict(_flat(one)) for one in self])
+            return pandas.DataFrame([dict(_flat(row)) for row in self])
 
 
 @dataclass(frozen=True)
@@ -149,10 +149,10 @@ class Table:
     @cached_property
     def rows(self) -> dict[str, Rows[Cell]]:
         """The cells of each row, by its label."""
-        found: dict[str, Rows[Cell]] = {}
+        by_row: dict[str, Rows[Cell]] = {}
         for cell in self.cells:
-            found.setdefault(cell.row, Rows()).append(cell)
-        return found
+            by_row.setdefault(cell.row, Rows()).append(cell)
+        return by_row
 
     def __str__(self) -> str:
         from rich.console import Console
@@ -187,7 +187,7 @@ def runs(*experiments: str) -> Rows[Run]:
     for name in experiments:
         if name not in known:
             raise ConfigError(f"there are no runs of {name}. {suggest(name, known)}")
-    return Rows(_run(one) for name in experiments or known for one in record.records(name))
+    return Rows(_run(recorded) for name in experiments or known for recorded in record.records(name))
 
 
 def table(name: str) -> Table:
@@ -196,9 +196,9 @@ def table(name: str) -> Table:
     Raises:
         ConfigError: There is no such table, or it is one of settings, without runs.
     """
-    made = _recorded(name)
-    spec = made.spec
-    return Table(spec.id, spec.title, spec.source, Rows(_cells(made)), made)
+    collected = _recorded(name)
+    spec = collected.spec
+    return Table(spec.id, spec.title, spec.source, Rows(_cells(collected)), collected)
 
 
 def _recorded(name: str, *, ranks: bool = True) -> collect.Table:
@@ -207,14 +207,14 @@ def _recorded(name: str, *, ranks: bool = True) -> collect.Table:
     return collect.recorded(spec, requested.identities, requested.wanted_records(), ranks=ranks)
 
 
-def _cells(made: collect.Table) -> Iterator[Cell]:
-    for one in made.placed:
-        column, result = one.column, one.result
+def _cells(collected: collect.Table) -> Iterator[Cell]:
+    for placed in collected.placed:
+        column, result = placed.column, placed.result
         yield Cell(
-            table=made.spec.id,
-            row=one.row.label,
+            table=collected.spec.id,
+            row=placed.row.label,
             column=column.key,
-            experiment=shown(one.cell.experiment) if one.cell.experiment else None,
+            experiment=shown(placed.cell.experiment) if placed.cell.experiment else None,
             metric=column.metric,
             unit=column.unit,
             better=column.better,
@@ -234,31 +234,31 @@ def _cells(made: collect.Table) -> Iterator[Cell]:
 def _folders() -> list[str]:
     """The names of all experiments with records."""
     roots = [root / "runs" for root in results_roots()]
-    found = {one.relative_to(root).as_posix() for root in roots for one in record.folders_below(root)}
-    return sorted(name for name in found if name.partition("/")[0] not in (ADHOC, "."))
+    names = {folder.relative_to(root).as_posix() for root in roots for folder in record.folders_below(root)}
+    return sorted(name for name in names if name.partition("/")[0] not in (ADHOC, "."))
 
 
-def _run(made: Record) -> Run:
-    cost: Mapping[str, Any] = made.get("cost") or {}
+def _run(recorded: Record) -> Run:
+    cost: Mapping[str, Any] = recorded.get("cost") or {}
     return Run(
-        experiment=made["experiment"],
-        identity=made["identity"],
-        split=made["split"],
-        seed=made["seed"],
-        status=made["status"],
-        reason=made.get("reason"),
-        scores=scores_of(made),
-        parameters=made.get("n_parameters"),
+        experiment=recorded["experiment"],
+        identity=recorded["identity"],
+        split=recorded["split"],
+        seed=recorded["seed"],
+        status=recorded["status"],
+        reason=recorded.get("reason"),
+        scores=scores_of(recorded),
+        parameters=recorded.get("n_parameters"),
         cost={key: value for key, value in cost.items() if value is not None},
-        core_hours=core_hours(made),
-        commit=(made.get("code") or {}).get("commit"),
+        core_hours=core_hours(recorded),
+        commit=(recorded.get("code") or {}).get("commit"),
     )
 
 
-def _flat(one: Any) -> Iterator[tuple[str, Any]]:
+def _flat(instance: Any) -> Iterator[tuple[str, Any]]:
     """The fields of a dataclass, with those of its parts and mappings in their place."""
-    for part in dataclasses.fields(one):
-        value = getattr(one, part.name)
+    for part in dataclasses.fields(instance):
+        value = getattr(instance, part.name)
         if part.name in PARTS:
             names = [inner.name for inner in dataclasses.fields(PARTS[part.name])]
             yield from ((f"{part.name}_{name}", getattr(value, name, None)) for name in names)

@@ -29,16 +29,16 @@ def _size(about: Upstream) -> str:
     """Size of the files that must be downloaded; archives that merely stand in for files are not counted."""
     served = {file.name for file in about.files if file.urls}
     needed = [file for file in about.files if not file.optional and file.inside not in served]
-    wanted = needed or list(about.files[:1])
-    if any(file.size is None for file in wanted):
+    files = needed or list(about.files[:1])
+    if any(file.size is None for file in files):
         return "not known"
-    total = sum(file.size or 0 for file in wanted) / 1e6
+    total = sum(file.size or 0 for file in files) / 1e6
     return f"{total:,.0f} MB" if total >= 1 else f"{total:.1f} MB"
 
 
 def _known(about: Upstream) -> str:
-    wanted = [file for file in about.files if not file.optional] or list(about.files)
-    bytes_known = all(file.checksum for file in wanted)
+    files = [file for file in about.files if not file.optional] or list(about.files)
+    bytes_known = all(file.checksum for file in files)
     known = ["published" if bytes_known else "none published: pinned when first seen"]
     if about.content.sha256:
         known.append("content known")

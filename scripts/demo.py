@@ -85,10 +85,10 @@ def _seed(note: Path) -> tuple[int, bool]:
 
 def _record_of(seed: int) -> Path:
     folder = results_root() / "runs" / "adhoc" / EXPERIMENT
-    found = sorted(folder.glob(f"*-split0-seed{seed}.json"), key=lambda path: path.stat().st_mtime)
-    if not found:
+    records = sorted(folder.glob(f"*-split0-seed{seed}.json"), key=lambda path: path.stat().st_mtime)
+    if not records:
         raise SystemExit(f"the run ended, but left no record of seed {seed} in {display_path(folder)}.")
-    return found[-1]
+    return records[-1]
 
 
 def _physml(*arguments: str) -> int:

@@ -67,34 +67,34 @@ def _by_hand() -> dict[str, Case]:
     from physml.models.sequence.lem import LEM
     from physml.models.sequence.unicornn import UnICORNN
 
-    found: dict[str, Case] = {}
+    by_name: dict[str, Case] = {}
     cornn: dict[str, Any] = {"dt": 0.1, "gamma": 1.0, "epsilon": 1.0}
     for H in (16, 32, 64, 128, 1024):
-        found[f"lem H{H}"] = Case(partial(LEM, 8, H, dt=1.0))
+        by_name[f"lem H{H}"] = Case(partial(LEM, 8, H, dt=1.0))
     for H in (32, 64, 128, 256):
-        found[f"cornn H{H}"] = Case(partial(CoRNN, 8, H, **cornn))
+        by_name[f"cornn H{H}"] = Case(partial(CoRNN, 8, H, **cornn))
     for name, make in (("lem", partial(LEM, 8, 128, dt=1.0)), ("cornn", partial(CoRNN, 8, 128, **cornn))):
-        found[f"{name} H128 B1024 bfloat16"] = Case(make, 1024, dtype=torch.bfloat16)
+        by_name[f"{name} H128 B1024 bfloat16"] = Case(make, 1024, dtype=torch.bfloat16)
     for H, B in ((32, 8), (256, 128)):
-        found[f"unicornn H{H} B{B}"] = Case(partial(UnICORNN, 8, H, n_layers=1, dt=0.1, alpha=1.0), B)
-    return found
+        by_name[f"unicornn H{H} B{B}"] = Case(partial(UnICORNN, 8, H, n_layers=1, dt=0.1, alpha=1.0), B)
+    return by_name
 
 
 def cases() -> dict[str, Case]:
     """All cases by name: kernels by hand, and the models of conf/model as they stand there."""
-    found = _by_hand()
+    by_name = _by_hand()
     for path in sorted((CONF / "model").glob("*.yaml")):
         settings = yaml.safe_load(path.read_text())
         target = settings.pop("_target_", "")
         if target.startswith("physml.models.sequence.") and path.stem not in ("lem", "cornn", "unicornn"):
             settings.pop("smoke", None)
-            found[path.stem] = Case(partial(_model, target, settings))
-    return found
+            by_name[path.stem] = Case(partial(_model, target, settings))
+    return by_name
 
 
 def _model(target: str, settings: dict[str, Any]) -> nn.Module:
-    made: nn.Module = resolve(target)(d_in=8, **settings)
-    return made
+    model: nn.Module = resolve(target)(d_in=8, **settings)
+    return model
 
 
 @dataclass
@@ -151,10 +151,10 @@ def recorded(case: Case, n_steps: int) -> Recorded:
     torch.manual_seed(0)
     layer = case.make().to(device="meta", dtype=case.dtype).train()
     u = torch.empty(case.B, n_steps, case.D, device="meta", dtype=case.dtype)
-    with recording(case.B) as found:
+    with recording(case.B) as passes:
         outputs, *_ = layer(u)
         torch.autograd.grad(outputs, list(layer.parameters()), torch.empty_like(outputs), allow_unused=True)
-    return found
+    return passes
 
 
 def of_a_step(case: Case) -> tuple[Recorded, dict[str, Any]]:
@@ -165,14 +165,14 @@ def of_a_step(case: Case) -> tuple[Recorded, dict[str, Any]]:
         return round((count(long) - count(short)) / STEPS, 2)
 
     def operations(names: Sequence[str]) -> Callable[[Recorded], float]:
-        return lambda found: sum(found.operations[name] for name in names)
+        return lambda passes: sum(passes.operations[name] for name in names)
 
     launches = {
-        "kernels": a_step(lambda found: found.kernels.total()),
+        "kernels": a_step(lambda passes: passes.kernels.total()),
         "products": a_step(operations(PRODUCTS)),
         "copies": a_step(operations(COPIES)),
     }
-    return long, {"launches": launches, "weights": a_step(lambda found: found.weights)}
+    return long, {"launches": launches, "weights": a_step(lambda passes: passes.weights)}
 
 
 def compiled(launch: tuple[Any, tuple[Any, ...], dict[str, Any]], architecture: int) -> Any:
@@ -211,14 +211,16 @@ def costs(kernel: Any) -> list[int]:
     step = in_a_step(code)
     threads = 32 * kernel.metadata.num_warps
     loads = [re.search(r"\b(?:LDG|LDGSTS)\.E(?:\.\w+)*?(?:\.(64|128))?\b", line) for line in step]
-    loaded = sum(threads * int(found[1] or 32) // 8 for found in loads if found)
+    loaded = sum(threads * int(load[1] or 32) // 8 for load in loads if load)
     return [registers, stack, int(kernel.metadata.shared), len(step), loaded]
 
 
 def in_a_step(code: str) -> list[str]:
     """The instructions of the longest loop that has no other inside; all if there is none."""
-    found = re.findall(r"/\*([0-9a-f]{4,})\*/\s+([^;]+);", code)
-    lines = [(int(at, 16), text) for at, text in found if not re.match(r"NOP|BRA `?\(?\.L_x_\d+\)?$", text)]
+    instructions = re.findall(r"/\*([0-9a-f]{4,})\*/\s+([^;]+);", code)
+    lines = [
+        (int(at, 16), text) for at, text in instructions if not re.match(r"NOP|BRA `?\(?\.L_x_\d+\)?$", text)
+    ]
     loops = [
         (int(target[1], 16), at)
         for at, text in lines
@@ -235,10 +237,10 @@ def measured(name: str, architectures: Sequence[int] = ARCHITECTURES) -> dict[st
     case = cases()[name]
     if not recorded(case, 2).launches:
         return None
-    found, about = of_a_step(case)
+    passes, about = of_a_step(case)
     kernels = {
         label: {str(sm): costs(compiled(launch, sm)) for sm in architectures}
-        for label, launch in found.launches.items()
+        for label, launch in passes.launches.items()
     }
     return {**about, "kernels": kernels}
 
@@ -310,23 +312,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     names = options.case or list(cases())
     with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
-        found: dict[str, Any] = {}
+        by_name: dict[str, Any] = {}
         for name, about in zip(names, pool.map(measured, names), strict=True):
             print(name, "no kernel" if about is None else about["launches"], flush=True)
             if about is not None:
-                found[name] = about
+                by_name[name] = about
     if options.write:
         whole = before["cases"] if options.case else {}
-        write({**whole, **found})
+        write({**whole, **by_name})
         return 0
-    wrong = [line for name in names for line in differences(before["cases"].get(name), found.get(name), name)]
-    print("\n".join(wrong) or f"{len(found)} cases as in {GOLDEN.name}.")
+    wrong = [
+        line for name in names for line in differences(before["cases"].get(name), by_name.get(name), name)
+    ]
+    print("\n".join(wrong) or f"{len(by_name)} cases as in {GOLDEN.name}.")
     return int(bool(wrong))
 
 
-def write(found: dict[str, Any]) -> None:
+def write(by_name: dict[str, Any]) -> None:
     about = {"triton": version("triton"), "costs": COSTS}
-    text = json.dumps({**about, "cases": found}, indent=1)
+    text = json.dumps({**about, "cases": by_name}, indent=1)
     GOLDEN.write_text(re.sub(r"\[\s+([\d,\s]+?)\s+\]", lambda m: f"[{' '.join(m[1].split())}]", text) + "\n")
 
 

@@ -18,14 +18,14 @@ def lowest(content: str, extras: tuple[str, ...] = OPTIONAL) -> dict[str, str]:
     """The lowest version of each package that has one, of the base and of `extras` with those they name."""
     project = tomllib.loads(content)["project"]
     optional = project["optional-dependencies"]
-    found, names = list(project["dependencies"]), list(extras)
+    requirements, names = list(project["dependencies"]), list(extras)
     for name in names:
         for requirement in optional[name]:
             if whole := re.fullmatch(rf"{project['name']}\[([\w,]+)\]", requirement):
                 names += [part for part in whole[1].split(",") if part not in names]
             else:
-                found.append(requirement)
-    bounds = (LOWEST.match(requirement) for requirement in found)
+                requirements.append(requirement)
+    bounds = (LOWEST.match(requirement) for requirement in requirements)
     return {bound["name"]: bound["version"] for bound in bounds if bound}
 
 

@@ -116,15 +116,15 @@ def main() -> int:
     check = parser.parse_args().check
     files = {f"{name}.npy": content(draw()) for name, draw in INDICES.items()}
     files[SUMS.name] = "".join(
-        f"{hashlib.sha256(made).hexdigest()}  {name}\n" for name, made in sorted(files.items())
+        f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in sorted(files.items())
     ).encode()
     differs = []
-    for name, made in files.items():
+    for name, data in files.items():
         path = FOLDER / name
-        if not path.is_file() or path.read_bytes() != made:
+        if not path.is_file() or path.read_bytes() != data:
             differs.append(name)
             if not check:
-                write(path, made)
+                write(path, data)
     print(
         f"{len(files)} files, {len(differs)} {'differ' if check else 'written'}"
         + "".join(f"\n  {name}" for name in differs)

@@ -193,13 +193,13 @@ def main() -> int:
     own = own_folders(Path(scratch.name))
     for document in arguments.documents:
         path = document.resolve()
-        found = commands(path.read_text(encoding="utf-8"))
-        if not found:
+        listed = commands(path.read_text(encoding="utf-8"))
+        if not listed:
             raise SystemExit(f"{document} holds no command: no line of a ```console block starts with `$ `.")
         if arguments.run:
             failed += run(path, own)
         else:
-            print("\n".join(f"{command.line}: {command.tiny}" for command in found))
+            print("\n".join(f"{command.line}: {command.tiny}" for command in listed))
     scratch.cleanup()
     if arguments.run:
         print(f"{failed} commands failed" if failed else "all commands passed")

@@ -37,33 +37,36 @@ def outputs(source: str, names: dict[str, Any], count: int) -> list[dict[str, An
     with contextlib.redirect_stdout(io.StringIO()) as out:
         exec(compile(tree, "cell", "exec"), names)
         value = eval(compile(ast.Expression(last.value), "cell", "eval"), names) if last else None
-    made: list[dict[str, Any]] = []
+    cell_outputs: list[dict[str, Any]] = []
     if text := out.getvalue():
-        made.append({"output_type": "stream", "name": "stdout", "text": text.splitlines(keepends=True)})
-    made += [
-        {"output_type": "display_data", "data": {"image/png": one}, "metadata": {}} for one in pictures()
+        cell_outputs.append(
+            {"output_type": "stream", "name": "stdout", "text": text.splitlines(keepends=True)}
+        )
+    cell_outputs += [
+        {"output_type": "display_data", "data": {"image/png": picture}, "metadata": {}}
+        for picture in pictures()
     ]
     if value is not None:
         shown = {"text/plain": repr(value).splitlines(keepends=True)}
-        made.append(
+        cell_outputs.append(
             {"output_type": "execute_result", "execution_count": count, "data": shown, "metadata": {}}
         )
-    return made
+    return cell_outputs
 
 
 def pictures() -> list[str]:
     """The open figures as PNG, in base64; they are closed."""
     import matplotlib.pyplot as plt
 
-    made = []
+    images = []
     for number in plt.get_fignums():
         file = io.BytesIO()
         plt.figure(number).savefig(
             file, format="png", dpi=72, bbox_inches="tight", metadata={"Software": None}
         )
-        made.append(base64.b64encode(file.getvalue()).decode())
+        images.append(base64.b64encode(file.getvalue()).decode())
     plt.close("all")
-    return made
+    return images
 
 
 def main(path: Path) -> None:

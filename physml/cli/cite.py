@@ -25,8 +25,8 @@ def _run(options: argparse.Namespace) -> int:
     for ident in options.ids:
         _add(ident, options.paper, papers, models, datasets)
     if not options.ids:
-        papers = dict.fromkeys(key for one in references().values() for key in one.papers)
-    entries = [bibtex(key, one) for key, one in cited(papers, models, datasets).items()]
+        papers = dict.fromkeys(key for reference in references().values() for key in reference.papers)
+    entries = [bibtex(key, reference) for key, reference in cited(papers, models, datasets).items()]
     print("\n\n".join([of_physml(), *entries]))
     return 0
 
@@ -43,7 +43,7 @@ def _add(
     if kind_of(path) == "settings":
         return
     for experiment in experiments_of(load_table(path)):
-        made = compose([f"experiment={experiment}"])
-        if model := made.choices.get("model"):
+        composed = compose([f"experiment={experiment}"])
+        if model := composed.choices.get("model"):
             models[model] = None
-        datasets |= dict.fromkeys(made.datasets)
+        datasets |= dict.fromkeys(composed.datasets)

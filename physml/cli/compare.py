@@ -43,10 +43,10 @@ def _run(options: argparse.Namespace) -> int:
     out = Path(options.out) if options.out else None
     if out and out.suffix.removeprefix(".") not in FORMS:
         raise InputError(f"--out must end in .{', .'.join(FORMS)}; got {options.out}.")
-    made = document(_of_table(options) if options.table else _of_experiments(options))
-    print_document(made, long=options.long, rules=options.rules)
+    comparison = document(_of_table(options) if options.table else _of_experiments(options))
+    print_document(comparison, long=options.long, rules=options.rules)
     if out:
-        files.write_text(out, FORMS[out.suffix.removeprefix(".")](made))
+        files.write_text(out, FORMS[out.suffix.removeprefix(".")](comparison))
         print(f"written: {display_path(out)}")
     return 0
 
@@ -68,11 +68,11 @@ def _of_table(options: argparse.Namespace) -> "Rows":
 
 
 def _columns(spec: "TableSpec", key: str | None) -> "list[Column]":
-    found = [column for column in spec.columns if key in (None, column.key)]
-    if not found:
+    columns = [column for column in spec.columns if key in (None, column.key)]
+    if not columns:
         keys = [column.key for column in spec.columns]
         raise ConfigError(f"{spec.id} has no column {key!r}. {suggest(str(key), keys)}")
-    return found
+    return columns
 
 
 # --- two experiments

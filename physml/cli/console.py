@@ -92,17 +92,17 @@ def aligned(lines: Sequence[Line | str], width: int | None = None) -> str:
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     before = sum(widths) + 2 * len(widths)
     room = None if width is None else max(width - before, 40)
-    made: list[str] = []
+    rows: list[str] = []
     for line in lines:
         if isinstance(line, str):
-            made += _wrapped(line, width, "    ")
+            rows += _wrapped(line, width, "    ")
             continue
         *firsts, last = line.cells
         first, *more = _wrapped(last, None if line.whole else room)
         more += [part for below in line.below for part in _wrapped(below, room, "    ")]
         head = "".join(f"{cell:<{n}}  " for cell, n in zip(firsts, widths, strict=True))
-        made += [head + first, *(" " * before + part for part in more)]
-    return "\n".join(map(str.rstrip, made))
+        rows += [head + first, *(" " * before + part for part in more)]
+    return "\n".join(map(str.rstrip, rows))
 
 
 def one_line(rows: Sequence[tuple[str, ...]]) -> str:
@@ -148,37 +148,37 @@ def terminal_width(otherwise: int) -> int:
 # ---------------------------------------------------------------------------- runs
 
 
-def describe(made: dict[str, Any], typed: "Sequence[str]" = ()) -> str:
+def describe(record: dict[str, Any], typed: "Sequence[str]" = ()) -> str:
     """A run's end for a person: what came out, with the settings that were typed, and where the files are."""
-    path = Path(made["path"])
-    lines = [f"{made['status']}{' already' if made.get('skipped') else ''}: {display_path(path)}"]
-    if made["reason"]:
-        lines.append(f"  reason: {made['reason']}")
-    best = (made["metrics"] or {}).get("best")
+    path = Path(record["path"])
+    lines = [f"{record['status']}{' already' if record.get('skipped') else ''}: {display_path(path)}"]
+    if record["reason"]:
+        lines.append(f"  reason: {record['reason']}")
+    best = (record["metrics"] or {}).get("best")
     if best:
         numbers = "  ".join(f"{k} {v:.4g}" for k, v in best["test"].items() if v is not None)
-        rule = f"test, {made['selected']['rule']} (epoch {made['selected']['epoch']})"
+        rule = f"test, {record['selected']['rule']} (epoch {record['selected']['epoch']})"
         lines.append(f"  {rule}: {numbers}")
     if typed:
         lines.append(f"  with {' '.join(typed)}")
-    lines += _files(made, path)
-    if made.get("skipped"):
+    lines += _files(record, path)
+    if record.get("skipped"):
         lines.append("  --force trains it again")
     return "\n".join(lines)
 
 
-def _files(made: dict[str, Any], path: Path) -> list[str]:
+def _files(record: dict[str, Any], path: Path) -> list[str]:
     """Lines that name the files of a run, as far as they exist."""
     lines = []
-    if made.get("curve") and (curve := path.with_name(Path(made["curve"]).name)).exists():
+    if record.get("curve") and (curve := path.with_name(Path(record["curve"]).name)).exists():
         lines.append(f"  curve: {display_path(curve)}; drawn by physml plot {display_path(path)}")
     work = _work_folder(path)
     if (picture := work / "curves.png").exists():
         lines.append(f"  picture: {display_path(picture)}")
-    if made.get("weights"):
-        lines.append(f"  weights: {display_path(work_root() / made['weights'])}; physml.load reads them")
-    if made.get("profile"):
-        lines.append(f"  profile: {display_path(work_root() / made['profile'])}; the trace lies beside it")
+    if record.get("weights"):
+        lines.append(f"  weights: {display_path(work_root() / record['weights'])}; physml.load reads them")
+    if record.get("profile"):
+        lines.append(f"  profile: {display_path(work_root() / record['profile'])}; the trace lies beside it")
     offline = map(display_path, sorted(work.glob("wandb/offline-run-*")))
     return [*lines, *(f"  W&B, offline: {folder}; wandb sync sends it" for folder in offline)]
 
@@ -197,18 +197,18 @@ def show_plan(planned: "Sequence[Planned]", names: Mapping[str, str] | None = No
     others are shorter.
     """
     settings: dict[str, list[Planned]] = {}
-    for one in planned:
-        settings.setdefault(one.spec.setting, []).append(one)
+    for run in planned:
+        settings.setdefault(run.spec.setting, []).append(run)
     names = names or {}
-    made = (_Setting(names.get(name, name), runs) for name, runs in settings.items())
-    rows = sorted(made, key=lambda row: row.order)
+    entries = (_Setting(names.get(name, name), runs) for name, runs in settings.items())
+    rows = sorted(entries, key=lambda row: row.order)
     lines = [Line(("setting", "to do", "ms/step", "core-h each", "all", "state"))]
     print(aligned([*lines, *(row.line() for row in rows)], terminal_width(200)))
-    counted = [one for one in planned if one.counts]
-    known = [one.cost.hours for one in counted if one.cost.hours is not None]
+    counted = [run for run in planned if run.counts]
+    known = [run.cost.hours for run in counted if run.cost.hours is not None]
     unknown = len(counted) - len(known)
     more = f", {unknown} of unknown time (--plan --probe measures)" if unknown else ""
-    useless = sum(one.todo and not one.counts for one in planned)
+    useless = sum(run.todo and not run.counts for run in planned)
     more += f"; {useless} more would not count" if useless else ""
     print(f"{len(planned)} runs, {len(counted)} to do: {sum(known):.2f} core-hours{more}")
     for line in _blocked_lines(planned):
@@ -221,9 +221,9 @@ def show_plan(planned: "Sequence[Planned]", names: Mapping[str, str] | None = No
 
 def _blocked_lines(planned: "Sequence[Planned]") -> Iterator[str]:
     """Runs that cannot be made here: how many, for each reason, and how many are done."""
-    reasons = Counter(one.reason or "no reason recorded" for one in planned if one.state == "blocked")
+    reasons = Counter(run.reason or "no reason recorded" for run in planned if run.state == "blocked")
     if reasons:
-        done = sum(one.state in ("done", "diverged") for one in planned)
+        done = sum(run.state in ("done", "diverged") for run in planned)
         yield f"{done} done, {sum(reasons.values())} blocked:"
         yield from (f"  {n} by {reason}" for reason, n in reasons.most_common())
 
@@ -233,14 +233,14 @@ class _Setting:
 
     def __init__(self, name: str, runs: "list[Planned]") -> None:
         self.name, self.runs = name, runs
-        self.todo = [one for one in runs if one.todo]
+        self.todo = [run for run in runs if run.todo]
         self.cost = self.todo[0].cost if self.todo else runs[0].cost
 
     @property
     def order(self) -> tuple[bool, bool, float]:
         """Sorts what brings most for least to the front."""
-        counts = any(one.counts for one in self.runs)
-        begun = any(one.state in ("done", "diverged", "running") for one in self.runs)
+        counts = any(run.counts for run in self.runs)
+        begun = any(run.state in ("done", "diverged", "running") for run in self.runs)
         return not counts, begun, math.inf if self.cost.hours is None else self.cost.hours
 
     def line(self) -> Line:
@@ -249,7 +249,7 @@ class _Setting:
         if self.cost.hours is not None and self.todo:
             each, n = self.cost.hours, len(self.todo)
             hours = (f"{each:.3g}", f"{n * each:.3g}")
-        said = Counter(one.state if one.state == "blocked" else one.said for one in self.runs)
+        said = Counter(run.state if run.state == "blocked" else run.said for run in self.runs)
         states = (
             next(iter(said)) if len(said) == 1 else ", ".join(f"{n} {words}" for words, n in said.items())
         )

@@ -16,9 +16,9 @@ def _run(options: argparse.Namespace) -> int:
     from physml.records import record
 
     first, second = (record.read(Path(path)) for path in options.records)
-    found = record.differences(first, second)
-    for key, a, b in found:
+    differences = record.differences(first, second)
+    for key, a, b in differences:
         print(f"{key}: {a!r} | {b!r}")
-    if not found:
+    if not differences:
         print("no difference")
     return 0

@@ -61,7 +61,7 @@ def pilot_command(arguments: Sequence[str]) -> list[str]:
         >>> pilot_command(["table", "lem-1", "--on", "slurm", "--workers=8", "--seeds", "n5"])
         ['table', 'lem-1', '--seeds', 'n5', '--on', 'pilot']
     """
-    made, skip = [], False
+    command, skip = [], False
     for word in arguments:
         name, equals, _ = word.partition("=")
         if skip:
@@ -69,5 +69,5 @@ def pilot_command(arguments: Sequence[str]) -> list[str]:
         elif name in WITH_VALUE:
             skip = not equals
         elif word not in ALONE:
-            made.append(word)
-    return [*made, "--on", "pilot"]
+            command.append(word)
+    return [*command, "--on", "pilot"]

@@ -79,8 +79,8 @@ def text(rows: list[Row]) -> str:
     missing, notes = ([row for row in rows if row.state == state] for state in ("missing", "note"))
     count = f"{len(missing)} missing, marked with !" if missing else "Nothing is missing."
     lines: list[Line | str] = [count]
-    for title, found in (("missing", missing), ("worth knowing", notes)):
-        lines += ["", title, *(line for row in found for line in _lines(row))] if found else []
+    for title, group in (("missing", missing), ("worth knowing", notes)):
+        lines += ["", title, *(line for row in group for line in _lines(row))] if group else []
     for topic in dict.fromkeys(row.topic for row in rows):
         good = [row for row in rows if row.topic == topic and row.state == "ok"]
         lines += ["", topic, *(line for row in good for line in _lines(row))] if good else []
@@ -105,9 +105,9 @@ def _shared(options: argparse.Namespace) -> int:
     """Exit code 1 where pilots must not share the folder."""
     from physml.queue.shared_folder import check
 
-    found = check(options.shared.absolute(), options.nodes, options.wait)
-    print(aligned([Line((f"{'  ' if one.ok else '! '}{one.name}", one.text)) for one in found]))
-    good = all(one.ok for one in found)
+    checks = check(options.shared.absolute(), options.nodes, options.wait)
+    print(aligned([Line((f"{'  ' if result.ok else '! '}{result.name}", result.text)) for result in checks]))
+    good = all(result.ok for result in checks)
     print(
         "Pilots can share this folder." if good else "Pilots must not share this folder; see docs/cluster.md."
     )

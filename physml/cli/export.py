@@ -43,13 +43,13 @@ def _run(options: argparse.Namespace) -> int:
     from physml.export.export import export
 
     out = Path(options.out).expanduser()
-    made = export(
+    exported = export(
         options.run, options.to, out, lengths=options.lengths, plugins=options.plugin, force=options.force
     )
-    for name in made.written:
-        print(f"written: {display_path(made.folder / name)}")
-    if made.difference is not None:
-        print(f"greatest difference to the trained network: {made.difference:.2g}")
+    for name in exported.written:
+        print(f"written: {display_path(exported.folder / name)}")
+    if exported.difference is not None:
+        print(f"greatest difference to the trained network: {exported.difference:.2g}")
     return 0
 
 
@@ -58,7 +58,7 @@ def _keep(run: str) -> int:
     from physml.run.named import record_of
     from physml.run.weights import path_of
 
-    made = record_of(run)
-    target = keeping.keep(made, path_of(made))
-    print(f"written: {display_path(target)}; physml.load({made['experiment']!r}) reads it")
+    record = record_of(run)
+    target = keeping.keep(record, path_of(record))
+    print(f"written: {display_path(target)}; physml.load({record['experiment']!r}) reads it")
     return 0

@@ -63,15 +63,15 @@ def _figure(name: str, options: argparse.Namespace) -> int:
         return code
     records = requested.wanted_records()
     with doing.shown_by(now_and_then()):
-        made = collect(
+        figure = collect(
             spec, requested.identities, records, requested.running(), blocked=requested.untrainable
         )
-    print("\n".join(state_lines(made)))
-    if not made.drawn:
+    print("\n".join(state_lines(figure)))
+    if not figure.drawn:
         print("nothing to draw: no run of it is there yet, so no picture is written")
         return code
     with results_folder("figures", options.smoke) as folder:
-        written = write_figure(made, folder, forms)
+        written = write_figure(figure, folder, forms)
     for file in written:
         print(f"written: {display_path(file)}")
     return code

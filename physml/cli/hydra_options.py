@@ -19,20 +19,20 @@ def translated(arguments: list[str], commands: Container[str]) -> list[str]:
         refuse_option(first)
     if first != "run":
         return arguments
-    made: list[str] = []
+    words: list[str] = []
     for word in arguments:
         name, equals, value = word.partition("=")
         if name in ("-c", "--cfg"):
-            made.append("--cfg")
+            words.append("--cfg")
             _refuse_other(value if equals else "job")
-        elif made[-1:] == ["--cfg"] and word in ("job", "hydra", "all"):
+        elif words[-1:] == ["--cfg"] and word in ("job", "hydra", "all"):
             _refuse_other(word)
         else:
             refuse_option(word)
-            made.append(word)
-    if "--resolve" in made and "--cfg" not in made:
+            words.append(word)
+    if "--resolve" in words and "--cfg" not in words:
         raise ConfigError("--resolve belongs to --cfg: give both.")
-    return made
+    return words
 
 
 def _refuse_other(value: str) -> None:

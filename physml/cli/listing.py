@@ -48,8 +48,8 @@ def _run(options: argparse.Namespace) -> int:
     if options.kind is None:
         print(names())
         return 0
-    found = inventory.entries(options.kind, options.named, settings=options.settings)
-    print(text(found) if options.long or options.settings or len(found) == 1 else short(found))
+    entries = inventory.entries(options.kind, options.named, settings=options.settings)
+    print(text(entries) if options.long or options.settings or len(entries) == 1 else short(entries))
     return 0
 
 
@@ -57,14 +57,14 @@ def names(width: int | None = None) -> str:
     """The names of models, tasks, tables and figures, and how many experiments and searches there are."""
     from physml.listing import inventory
 
-    found = {kind: [entry.name for entry in inventory.entries(kind)] for kind in inventory.KINDS}
-    made = []
-    for kind, known in found.items():
+    by_kind = {kind: [entry.name for entry in inventory.entries(kind)] for kind in inventory.KINDS}
+    lines = []
+    for kind, known in by_kind.items():
         many = kind in ("experiments", "searches")
-        made.append(f"{len(known)} {kind}" + ("" if many else ":"))
+        lines.append(f"{len(known)} {kind}" + ("" if many else ":"))
         if not many:
-            made.append(textwrap.fill(", ".join(known), width or terminal_width(110), **WRAP))
-    return "\n".join([*made, "physml list KIND has a line for each, physml list KIND NAME all on one."])
+            lines.append(textwrap.fill(", ".join(known), width or terminal_width(110), **WRAP))
+    return "\n".join([*lines, "physml list KIND has a line for each, physml list KIND NAME all on one."])
 
 
 def _measure(kind: str, names: list[str], verify: str) -> int:
@@ -89,13 +89,13 @@ def _measure(kind: str, names: list[str], verify: str) -> int:
     return code
 
 
-def short(found: list["Entry"]) -> str:
+def short(entries: list["Entry"]) -> str:
     """One line for each entry, cut to the terminal's width; whole in a pipe."""
-    return one_line([(entry.name, entry.about) for entry in found]) or "none yet"
+    return one_line([(entry.name, entry.about) for entry in entries]) or "none yet"
 
 
-def text(found: list["Entry"], width: int | None = None) -> str:
+def text(entries: list["Entry"], width: int | None = None) -> str:
     """One entry a line, long descriptions continued below; `width` is the terminal's when not given."""
-    about = [f"{entry.about} [{entry.facts}]" if entry.facts else entry.about for entry in found]
-    lines = [Line((entry.name, one), entry.below) for entry, one in zip(found, about, strict=True)]
+    about = [f"{entry.about} [{entry.facts}]" if entry.facts else entry.about for entry in entries]
+    lines = [Line((entry.name, words), entry.below) for entry, words in zip(entries, about, strict=True)]
     return aligned(lines, width or terminal_width(110)) or "none yet"

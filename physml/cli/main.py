@@ -117,11 +117,11 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
     top = _Grouped(prog="physml", description="Check, compare and extend physics-inspired ML.")
     top.add_argument("--version", action="version", version=f"physml {__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True, parser_class=_Parser)
-    wanted = [COMMANDS[command]] if command in COMMANDS else dict.fromkeys(COMMANDS.values())
-    for module in wanted:
+    modules = [COMMANDS[command]] if command in COMMANDS else dict.fromkeys(COMMANDS.values())
+    for module in modules:
         importlib.import_module(f"physml.cli.{module}").add(commands)
-    for one in commands.choices.values():
-        add_options(one, CONFIGS)
+    for subparser in commands.choices.values():
+        add_options(subparser, CONFIGS)
     return top
 
 

@@ -64,19 +64,19 @@ def _groups(names: list[str], seeds: tuple[int, ...] | None) -> "dict[str, list[
 
     settings: dict[tuple[str, str], dict[str, Record]] = {}
     for name in names:
-        for one in _named(name):
-            if one["status"] == "finished" and (seeds is None or one["seed"] in seeds):
-                settings.setdefault((one["experiment"], one["identity"]), {})[one["path"]] = one
+        for record in _named(name):
+            if record["status"] == "finished" and (seeds is None or record["seed"] in seeds):
+                settings.setdefault((record["experiment"], record["identity"]), {})[record["path"]] = record
     if not settings:
         raise RecordError(
             f"no finished run of {', '.join(names)}. Train it, or see what is there: physml status"
         )
     experiments = [experiment for experiment, _ in settings]
-    found = {}
+    groups = {}
     for (experiment, identity), records in settings.items():
         label = experiment if experiments.count(experiment) == 1 else f"{experiment} {identity}"
-        found[label] = list(records.values())
-    return found
+        groups[label] = list(records.values())
+    return groups
 
 
 def _named(name: str) -> "list[Record]":
@@ -86,13 +86,13 @@ def _named(name: str) -> "list[Record]":
 
     if name.endswith(".json"):
         return [{**record.read(Path(name)), "path": name}]
-    found = []
+    chosen = []
     for folder in _folders(name):
         records = record.records(folder)
         identity = identity_of(folder)
-        now = [one for one in records if one["identity"] == identity]
-        found += now or records
-    return found
+        now = [run for run in records if run["identity"] == identity]
+        chosen += now or records
+    return chosen
 
 
 def _folders(name: str) -> list[str]:
@@ -106,13 +106,13 @@ def _folders(name: str) -> list[str]:
         return table_spec.experiments_of(table_spec.load_table(table_spec.find_table(name)))
     if name in figure_spec.figure_ids():
         return figure_spec.experiments_of(figure_spec.load_figure(figure_spec.find_figure(name)))
-    there = {
+    existing = {
         path.parent.relative_to(root / "runs").as_posix()
         for root in results_roots()
         for path in record.runs_below(root / "runs")
     }
     folder = folder_of(name)  # of ./study.yaml:row too
-    found = [folder] if folder in there else sorted(fnmatch.filter(there, name))
-    if not found:
-        raise ConfigError(f"there are no runs of {name}. {suggest(name, sorted(there))}")
-    return found
+    folders = [folder] if folder in existing else sorted(fnmatch.filter(existing, name))
+    if not folders:
+        raise ConfigError(f"there are no runs of {name}. {suggest(name, sorted(existing))}")
+    return folders

@@ -38,32 +38,32 @@ def _run(options: argparse.Namespace) -> int:
     from physml.run.progress import reporter
     from physml.run.rerun import rerun_spec, seeds_of, trained_again
 
-    made = run_of(options.run, options.split, options.seed)
+    record = run_of(options.run, options.split, options.seed)
     changed = {key: getattr(options, key) for key in ("device", "backend", "threads")}
-    spec = rerun_spec(made, options.plugin, {key: value for key, value in changed.items() if value})
-    if line := dirty(made):
+    spec = rerun_spec(record, options.plugin, {key: value for key, value in changed.items() if value})
+    if line := dirty(record):
         print(line)
     if options.plan:
-        _show(made, spec)
+        _show(record, spec)
         return 0
-    seeds = seeds_of(made)
+    seeds = seeds_of(record)
     new = trained_again(spec, reporter())
-    print(f"recorded: {display_path(Path(made['path']))}")
+    print(f"recorded: {display_path(Path(record['path']))}")
     print(f"again:    {display_path(Path(new['path']))}")
-    found = verdict(made, new, seeds)
-    print(found.sentence)
-    return 1 if found.outcome == "different" else 0
+    comparison = verdict(record, new, seeds)
+    print(comparison.sentence)
+    return 1 if comparison.outcome == "different" else 0
 
 
-def _show(made: "Record", spec: "RunSpec") -> None:
+def _show(record: "Record", spec: "RunSpec") -> None:
     """Print the run that is trained, its recorded cost, and the place of the new record."""
-    cost, machine = made.get("cost"), made.get("machine") or {}
-    print(f"trains again: {display_path(Path(made['path']))}")
-    print(f"  {made['experiment']} {made['identity']}, split {made['split']}, seed {made['seed']}")
+    cost, machine = record.get("cost"), record.get("machine") or {}
+    print(f"trains again: {display_path(Path(record['path']))}")
+    print(f"  {record['experiment']} {record['identity']}, split {record['split']}, seed {record['seed']}")
     if cost:
         device = machine.get("cpu") if machine.get("device") == "cpu" else machine.get("device")
         print(
-            f"  took {cost['train_s'] + cost['eval_s']:.1f} s ({made.get('n_steps')} steps of "
+            f"  took {cost['train_s'] + cost['eval_s']:.1f} s ({record.get('n_steps')} steps of "
             f"{cost['ms_per_step']:.1f} ms) and {cost['peak_memory_mib']:.0f} MiB on {device}"
         )
     print(f"  the new record: {display_path(spec.record_path)}")

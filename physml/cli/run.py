@@ -45,9 +45,9 @@ def _run(options: argparse.Namespace) -> int:
     specs = [spec for spec, _ in of_label.values()]  # equal runs once
     sweep = Sweep(list(of_label), [typed for _, typed in of_label.values()])
     if options.cfg:  # as composed, so that each can be run again
-        for one in composed:
-            print(f"# identity {identity(one.config)}")
-            print(yaml.safe_dump(one.config, sort_keys=False, allow_unicode=True), end="")
+        for composition in composed:
+            print(f"# identity {identity(composition.config)}")
+            print(yaml.safe_dump(composition.config, sort_keys=False, allow_unicode=True), end="")
         return 0
     if options.plan and options.probe:
         timed = tracked(specs, "timing a few steps")
@@ -70,7 +70,7 @@ def _run(options: argparse.Namespace) -> int:
         tables=[sweep.id],
     )
     show_outcomes(planned, outcome, sweep)
-    return max(outcome.exit_code, 2 if any(one.state == "blocked" for one in planned) else 0)
+    return max(outcome.exit_code, 2 if any(run.state == "blocked" for run in planned) else 0)
 
 
 def _run_one(planned: Any, typed: list[str], force: bool) -> int:
@@ -82,6 +82,6 @@ def _run_one(planned: Any, typed: list[str], force: bool) -> int:
 
     if planned.state == "blocked":
         run_state.refuse_blocked(planned.spec)
-    made = perform(planned.spec, reporter(), force=force)
-    print(describe(made, typed))
-    return 0 if made["status"] == "finished" else 1
+    record = perform(planned.spec, reporter(), force=force)
+    print(describe(record, typed))
+    return 0 if record["status"] == "finished" else 1

@@ -83,7 +83,7 @@ def _picture(name: str) -> int:
 
     path, parts = picture(name)
     print(f"{path.stem}: {state_text(path.stem)}")
-    for key, part in sorted(parts.items(), key=lambda one: -one[1]):
+    for key, part in sorted(parts.items(), key=lambda item: -item[1]):
         print(f"  {key}: {part:.0%} of the variance")
     print(f"written: {display_path(path)}")
     return 0

@@ -82,8 +82,8 @@ def _planned(name: str, options: argparse.Namespace) -> "list[Planned]":
     if studies.is_name(name) or (content and not {"rows", "title"} & content.keys()):
         of = final_runs(name) or {(0, 0)}
         splits = sorted({split for split, _ in of})
-        wanted = seeds or sorted({seed for _, seed in of})
-        runs = [(name, split, seed) for split in splits for seed in wanted]
+        requested_seeds = seeds or sorted({seed for _, seed in of})
+        runs = [(name, split, seed) for split in splits for seed in requested_seeds]
     elif name in figure_spec.figure_ids() or (content and "rows" not in content):
         figure = figure_spec.load_figure(figure_spec.find_figure(name, options.paper))
         runs = (figure.with_seeds(seeds) if seeds else figure).runs
@@ -103,11 +103,11 @@ def _status(options: argparse.Namespace) -> int:
     while True:
         going = False
         for name, planned in _each(options):
-            runs = [seen(one) for one in planned]
-            shown = runs if options.all else [one for one in runs if one.state in SHOWN]
+            runs = [seen(run) for run in planned]
+            shown = runs if options.all else [run for run in runs if run.state in SHOWN]
             print(summary(name, runs, planned) if runs else f"{name}: {NONE}")
             _print(shown)
-            going |= any(one.state not in ("done", "diverged", "blocked", "given up") for one in runs)
+            going |= any(run.state not in ("done", "diverged", "blocked", "given up") for run in runs)
         if not (options.watch and going):
             return 0
         print(flush=True)
@@ -118,21 +118,21 @@ def _print(runs: "list[Seen]") -> None:
     from physml.cli.console import Line, aligned, terminal_width
 
     if runs:
-        lines = [Line((f"  {one.state}", one.spec.label), (one.text,) if one.text else ()) for one in runs]
+        lines = [Line((f"  {run.state}", run.spec.label), (run.text,) if run.text else ()) for run in runs]
         print(aligned(lines, terminal_width(110)))
 
 
 def _logs(options: argparse.Namespace) -> int:
     from physml.queue.processes import output_lines
 
-    found = False
+    any_output = False
     for _, planned in _each(options):
-        for one in planned:
-            if lines := output_lines(one.spec):
-                found = True
-                print(f"{one.spec.label}: {one.said}: {display_path(one.spec.output_file)}")
+        for run in planned:
+            if lines := output_lines(run.spec):
+                any_output = True
+                print(f"{run.spec.label}: {run.said}: {display_path(run.spec.output_file)}")
                 print("\n".join(f"  {line}" for line in lines[-options.lines :]))
-    if not found:
+    if not any_output:
         print("No worker has printed anything: nothing was started, or it ran in the foreground.")
     return 0
 
@@ -140,11 +140,11 @@ def _logs(options: argparse.Namespace) -> int:
 def _failed(options: argparse.Namespace) -> int:
     from physml.queue.status import seen
 
-    runs = [seen(one) for _, planned in _each(options) for one in planned]
-    lacking = [one for one in runs if one.state in ("failed", "given up")]
+    runs = [seen(run) for _, planned in _each(options) for run in planned]
+    lacking = [run for run in runs if run.state in ("failed", "given up")]
     _print(lacking)
-    for one in lacking:
-        print(f"{one.spec.label}: output in {display_path(one.spec.output_file)}")
+    for run in lacking:
+        print(f"{run.spec.label}: output in {display_path(run.spec.output_file)}")
     if not lacking:
         print("No run has failed.")
     return 1 if lacking else 0
@@ -155,10 +155,10 @@ def _retry(options: argparse.Namespace) -> int:
 
     count = 0
     for _, planned in _each(options):
-        for one in planned:
-            if one.todo and history.forget(one.spec.work_folder):
+        for run in planned:
+            if run.todo and history.forget(run.spec.work_folder):
                 count += 1
-                print(f"{one.spec.label}: the next pilot starts it")
+                print(f"{run.spec.label}: the next pilot starts it")
     if not count:
         print("Nothing was given up or failed in vain.")
     return 0

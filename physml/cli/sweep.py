@@ -44,7 +44,7 @@ class Sweep:
 
     def settings(self, planned: "Sequence[Planned]") -> dict[str, str]:
         """Names of settings for a plan."""
-        named = {one.spec.setting: self.setting(one.spec.label) for one in planned}
+        named = {run.spec.setting: self.setting(run.spec.label) for run in planned}
         return {setting: name for setting, name in named.items() if name}
 
 
@@ -55,13 +55,13 @@ def show_outcomes(planned: "Sequence[Planned]", outcome: "Outcome", sweep: Sweep
 
     scored: dict[str, list[dict[str, Any]]] = {}
     others = []
-    for one in planned:
-        label = one.spec.label
-        record = existing(one.spec)
+    for run in planned:
+        label = run.spec.label
+        record = existing(run.spec)
         if label in outcome.codes:
             end = WORDS.get(outcome.codes[label], f"failed, exit {outcome.codes[label]}")
         else:
-            end = one.said if one.state == "blocked" else state_of(one.spec)  # others may have made it since
+            end = run.said if run.state == "blocked" else state_of(run.spec)  # others may have made it since
             end = "not started" if label in outcome.left and end != "done" else end
         best = (record["metrics"] or {}).get("best") if record else None
         if best and end in ("finished", "done"):
@@ -83,19 +83,19 @@ def _metric(planned: "Sequence[Planned]") -> tuple[str | None, bool]:
 def _table(scored: dict[str, list[dict[str, Any]]], metric: str | None, lower: bool) -> list[Line]:
     parts = [part for part in ("valid", "test") if any(part in best for of in scored.values() for best in of)]
     rows = []
-    for setting, made in scored.items():
-        means = [_scores(made, part, metric) for part in parts]
+    for setting, bests in scored.items():
+        means = [_scores(bests, part, metric) for part in parts]
         first = means[0][0] if means else math.nan
         key = math.inf if math.isnan(first) else (first if lower else -first)
-        rows.append((key, Line((setting or "all", str(len(made)), *(text for _, text in means)))))
+        rows.append((key, Line((setting or "all", str(len(bests)), *(text for _, text in means)))))
     heads = [f"{part} {metric}" for part in parts]
     return [Line(("setting", "runs", *heads)), *(line for _, line in sorted(rows, key=lambda row: row[0]))]
 
 
-def _scores(made: list[dict[str, Any]], part: str, metric: str | None) -> tuple[float, str]:
+def _scores(bests: list[dict[str, Any]], part: str, metric: str | None) -> tuple[float, str]:
     """The mean over runs, and it with the standard deviation as text."""
-    found = [best.get(part, {}).get(metric) for best in made]
-    values = [value for value in found if value is not None]
+    scores = [best.get(part, {}).get(metric) for best in bests]
+    values = [value for value in scores if value is not None]
     if not values:
         return math.nan, "none"
     mean = statistics.fmean(values)

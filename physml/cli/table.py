@@ -85,12 +85,12 @@ def _run(options: argparse.Namespace) -> int:
     if not options.ids:
         raise ConfigError("name a table, e.g. physml table lem-4, or use --all. All: physml list tables")
 
-    def one(name: str) -> int:
+    def show(name: str) -> int:
         path = tables.find_table(name, options.paper)
         return (_settings if tables.kind_of(path) == "settings" else _results)(path, options)
 
     with smoke_roots(options.smoke):
-        return each(options.ids, one)
+        return each(options.ids, show)
 
 
 def _results(path: Path, options: argparse.Namespace) -> int:
@@ -119,11 +119,11 @@ def _results(path: Path, options: argparse.Namespace) -> int:
     records = requested.wanted_records()
     yours = [record.read(Path(path)) for path in options.yours]
     running, blocked = requested.running(), requested.untrainable
-    made = collect(spec, requested.identities, records, running, yours=yours, blocked=blocked)
+    table = collect(spec, requested.identities, records, running, yours=yours, blocked=blocked)
     if options.latex:
-        _latex(made, options)
+        _latex(table, options)
         return code
-    print_document(document(made), long=options.long, rules=options.rules)
+    print_document(document(table), long=options.long, rules=options.rules)
     # The reader's own rows and runs are written only where PHYSML_RESULTS says.
     own_lines = options.yours or options.row or options.seeds
     if options.write or not (options.no_run or (own_lines and not os.environ.get("PHYSML_RESULTS"))):
@@ -195,10 +195,10 @@ def _settings(path: Path, options: argparse.Namespace) -> int:
     if options.plan:
         print(f"no runs: {spec.id} is a table of settings, read from conf/")
     else:
-        made = document(collect_settings(spec))
-        print_document(made, long=options.long, rules=options.rules)
+        settings = document(collect_settings(spec))
+        print_document(settings, long=options.long, rules=options.rules)
         if options.write or not options.no_run:
-            _write(made, options)
+            _write(settings, options)
     return 0
 
 
@@ -231,16 +231,16 @@ def _all_with_state() -> int:
 
     index = table_index.TableIndex()
     gc.disable()  # what is read stays: a tenth of the time would go into looking for garbage
-    found = [table_index.read(ident, index) for ident in tracked(table_ids(), "reading tables", every_s=1.0)]
+    tables = [table_index.read(ident, index) for ident in tracked(table_ids(), "reading tables", every_s=1.0)]
     gc.enable()
     index.save()
-    rows = [(listed.ident, listed.title, listed.state) for listed in found]
+    rows = [(listed.ident, listed.title, listed.state) for listed in tables]
     whole = aligned([Line(row) for row in (("table", "title", "state"), *rows)])
     if max(map(len, whole.splitlines())) > terminal_width(200):
         whole = aligned([Line((ident, title), (state,)) for ident, title, state in rows], terminal_width(110))
     print(whole)
-    cells = sum((Counter(listed.outcomes) for listed in found), Counter[str]())
-    claims = sum((Counter(listed.claims) for listed in found), Counter[str]())
+    cells = sum((Counter(listed.outcomes) for listed in tables), Counter[str]())
+    claims = sum((Counter(listed.claims) for listed in tables), Counter[str]())
     for name, counts in (("cells", cells), ("claims", claims)):
         words = ", ".join(f"{count} {word}" for word, count in counts.most_common())
         total = f"All {name}: {words or 'none'}"

@@ -58,8 +58,8 @@ def _send_records(upload: "Upload", lacking: "list[tuple[TrackedRun, Record]]") 
     from physml.run.progress import tracked
 
     sent = 0
-    for run, made in tracked(lacking, f"sending records to {upload.service.name}"):
-        if upload.send(run, made):
+    for run, record in tracked(lacking, f"sending records to {upload.service.name}"):
+        if upload.send(run, record):
             sent += 1
             continue
         print(f"{run.name}: not sent")
@@ -92,11 +92,11 @@ def _records(names: list[str], paper: str) -> "list[Record]":
     if not names:
         paths = list(export.run_paths(results_root()))
         return [{**record.read(path), "path": str(path)} for path in tracked(paths, "reading records")]
-    found: dict[str, Record] = {}
+    by_path: dict[str, Record] = {}
     for name in names:
-        for made in _named(name, paper):
-            found.setdefault(made["path"], made)
-    return list(found.values())
+        for run in _named(name, paper):
+            by_path.setdefault(run["path"], run)
+    return list(by_path.values())
 
 
 def _named(name: str, paper: str) -> "list[Record]":
@@ -108,6 +108,6 @@ def _named(name: str, paper: str) -> "list[Record]":
     path = Path(name)
     if path.is_dir() or record.exists(path):
         paths = record.runs_below(path) if path.is_dir() else [path]
-        return [{**record.read(one), "path": str(one.absolute())} for one in paths]
+        return [{**record.read(file), "path": str(file.absolute())} for file in paths]
     experiments = experiments_of(load_table(find_table(name, paper)))
-    return [made for experiment in experiments for made in record.records(folder_of(experiment))]
+    return [run for experiment in experiments for run in record.records(folder_of(experiment))]

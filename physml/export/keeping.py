@@ -17,29 +17,29 @@ AGREE = 1e-3  # relative; machines round differently
 CARD = ("experiment", "identity", "split", "seed", "metrics", "selected", "n_parameters", "code", "packages")
 
 
-def keep(made: Mapping[str, Any], weights: Path) -> Path:
+def keep(record: Mapping[str, Any], weights: Path) -> Path:
     """Copy the weights of a recorded run to results/weights, with a card; the path of the copy.
 
     Errors: DataError where their score on test data is not that of the record, or all take more than `MOST`.
     """
-    recorded = made["metrics"]["best"]["test"]
-    found = scores(weights, made["selected"]["epoch"])
+    recorded = record["metrics"]["best"]["test"]
+    evaluated = scores(weights, record["selected"]["epoch"])
     for name, value in recorded.items():
-        got = found.get(name, math.nan)
+        got = evaluated.get(name, math.nan)
         if not abs(got - value) <= AGREE * max(abs(value), 1e-12):
             raise DataError(
                 f"{display_path(weights)} gives test {name} {got:.6g}, the record {value:.6g}: these "
                 "are not the weights that it describes."
             )
     root = results_root() / "weights"
-    target = root / f"{made['experiment']}{SUFFIX}"
+    target = root / f"{record['experiment']}{SUFFIX}"
     others = sum(path.stat().st_size for path in root.rglob(f"*{SUFFIX}") if path != target)
     if (total := others + weights.stat().st_size) > MOST:
         raise DataError(f"all kept weights would take {total / 2**20:.1f} MiB, more than {MOST / 2**20:.0f}.")
     with files.writing(target) as temporary:
         shutil.copyfile(weights, temporary)
     digest = hashlib.sha256(target.read_bytes()).hexdigest()
-    card = {key: made.get(key) for key in CARD} | {"sha256": digest, "evaluated": found}
+    card = {key: record.get(key) for key in CARD} | {"sha256": digest, "evaluated": evaluated}
     files.write_text(target.with_suffix(".json"), files.json_text(card))
     return target
 
@@ -60,5 +60,5 @@ def scores(weights: Path, epoch: int) -> dict[str, float]:
         load_model(trainer.net, weights)
         trainer.net.eval()
         trainer.calibrate()
-        found: dict[str, float] = {**trainer.metrics("test", epoch), **trainer.perturbed(epoch)}
-    return found
+        metrics: dict[str, float] = {**trainer.metrics("test", epoch), **trainer.perturbed(epoch)}
+    return metrics

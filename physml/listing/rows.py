@@ -41,8 +41,10 @@ def rows_of_table(spec: TableSpec, labels: tuple[str, str], columns: Sequence[Co
     if first is second:
         raise InputError(f"a comparison needs two rows; both are {first.label}.")
     cells = {column.key: (spec.cell(first, column), spec.cell(second, column)) for column in columns}
-    wanted = dict.fromkeys(cell.experiment for pair in cells.values() for cell in pair if cell.experiment)
-    requested = RequestedRuns([(e, 0, 0) for e in wanted], RunOptions(), spec.id)
+    experiments = dict.fromkeys(
+        cell.experiment for pair in cells.values() for cell in pair if cell.experiment
+    )
+    requested = RequestedRuns([(e, 0, 0) for e in experiments], RunOptions(), spec.id)
     if requested.broken:
         raise ConfigError("; ".join(f"{e}: {reason}" for e, reason in requested.broken.items()))
     records = requested.records()

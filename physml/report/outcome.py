@@ -53,7 +53,7 @@ def outcome_of(state: State) -> Outcome:
         ('reproduced', 'not reached here')
     """
     word = state.word.removeprefix(CONTEXT)
-    return next((found for start, found in STARTS if word.startswith(start)), NO_VERDICT)
+    return next((outcome for start, outcome in STARTS if word.startswith(start)), NO_VERDICT)
 
 
 def words_of(state: State) -> str:
@@ -70,8 +70,8 @@ def words_of(state: State) -> str:
         return ""
     if word == "partial":
         return f"{state.done} of {state.wanted} runs"
-    found = outcome_of(state)
-    return word if word in AS_THEY_ARE or found is NO_VERDICT else found.name
+    outcome = outcome_of(state)
+    return word if word in AS_THEY_ARE or outcome is NO_VERDICT else outcome.name
 
 
 def signed(state: State) -> str:
@@ -82,5 +82,5 @@ def signed(state: State) -> str:
 
 def counts(states: Iterable[State]) -> str:
     """How many states have which outcome: `4 reproduced, 2 cannot be told apart`."""
-    found = Counter(outcome_of(state) for state in states)
-    return ", ".join(f"{found[one]} {one.name}" for one in ALL if found[one])
+    per_outcome = Counter(outcome_of(state) for state in states)
+    return ", ".join(f"{per_outcome[outcome]} {outcome.name}" for outcome in ALL if per_outcome[outcome])

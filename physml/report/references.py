@@ -44,18 +44,18 @@ def cited(
     papers: Iterable[str], models: Iterable[str] = (), datasets: Iterable[str] = ()
 ) -> dict[str, Reference]:
     """Papers first, then models, then data sets, each once."""
-    found: dict[str, Reference] = {}
-    wanted = (("papers", list(papers)), ("models", list(models)), ("datasets", list(datasets)))
-    for kind, names in wanted:
-        found |= {
-            key: one
-            for key, one in references().items()
-            if one.of(kind, names) and key not in found  # type: ignore[arg-type]
+    entries: dict[str, Reference] = {}
+    kinds = (("papers", list(papers)), ("models", list(models)), ("datasets", list(datasets)))
+    for kind, names in kinds:
+        entries |= {
+            key: reference
+            for key, reference in references().items()
+            if reference.of(kind, names) and key not in entries  # type: ignore[arg-type]
         }
-    return found
+    return entries
 
 
-def bibtex(key: str, one: Reference) -> str:
+def bibtex(key: str, reference: Reference) -> str:
     r"""An entry. Capitals of the title stay as they are.
 
     Example:
@@ -70,13 +70,13 @@ def bibtex(key: str, one: Reference) -> str:
         }
     """
     fields = {
-        "author": " and ".join(one.author),
-        "title": f"{{{_escaped(one.title)}}}",
-        VENUES[one.type]: _escaped(one.venue),
-        "year": str(one.year),
-        "url": one.url,
+        "author": " and ".join(reference.author),
+        "title": f"{{{_escaped(reference.title)}}}",
+        VENUES[reference.type]: _escaped(reference.venue),
+        "year": str(reference.year),
+        "url": reference.url,
     }
-    return _entry(one.type, key, fields)
+    return _entry(reference.type, key, fields)
 
 
 def of_physml() -> str:

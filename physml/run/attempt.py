@@ -59,7 +59,7 @@ class Attempt:
             from physml.ops import backend
 
             with backend.running(self.config["runtime"]["backend"], self.config["precision"]):
-                made = self._write(*self._train())
+                recorded = self._write(*self._train())
         except (Preempted, KeyboardInterrupt) as error:
             self._end_without_record("stopped", "preempted", 75)
             if isinstance(error, Preempted):
@@ -68,9 +68,9 @@ class Attempt:
         except BaseException:
             self._end_without_record("failed", "failed", 1)
             raise
-        reason = f": {made['reason']}" if made["reason"] else ""
-        self.report.close(made["status"] + reason)
-        return made
+        reason = f": {recorded['reason']}" if recorded["reason"] else ""
+        self.report.close(recorded["status"] + reason)
+        return recorded
 
     def _end_without_record(self, message: str, status: str, exit_code: int) -> None:
         if self.reporting:  # else the error alone is shown
@@ -107,10 +107,10 @@ class Attempt:
                 self.scores = scores | {"arrays": self._write_arrays(trainer)}
                 if self.config["runtime"]["save_model"]:
                     self.scores["weights"] = saved_model.save(self.spec, trainer.task, trainer.net)
-            wanted = self.config["runtime"]["backend"]
-            if wanted not in ("auto", "torch") and not backend.ran():
+            requested = self.config["runtime"]["backend"]
+            if requested not in ("auto", "torch") and not backend.ran():
                 text = "runtime.backend=%s: this net has a single backend, plain torch, which has run."
-                log.warning(text, wanted)
+                log.warning(text, requested)
             return status, reason
         except PhysmlError:
             raise
@@ -186,22 +186,24 @@ class Attempt:
         path = self.spec.record_path
         if status == "failed" and record.exists(path) and record.read(path)["status"] in DONE:
             raise RunFailed(f"{reason}. The earlier record {display_path(path)} is kept.")
-        made = run_record.of_run(self.spec, status, reason, self.started, self.tracker.id)
+        recorded = run_record.of_run(self.spec, status, reason, self.started, self.tracker.id)
         rows = []
         if self.trainer:
             rows = self.trainer.rows
-            made |= run_record.of_training(self.trainer, self.trainer.task, self.trainer.device, self.config)
-        made |= self.scores
+            recorded |= run_record.of_training(
+                self.trainer, self.trainer.task, self.trainer.device, self.config
+            )
+        recorded |= self.scores
         if self.profiling and self.profiling.written:
-            made["profile"] = f"{self.spec.place.folder}/{self.spec.place.stem}/{self.profiling.written}"
+            recorded["profile"] = f"{self.spec.place.folder}/{self.spec.place.stem}/{self.profiling.written}"
         try:
             self.lock.confirm()
             if rows:
                 curve = curves.own_path(path)
-                content = curves.curve_csv(rows, (made["selected"] or {}).get("step"))
+                content = curves.curve_csv(rows, (recorded["selected"] or {}).get("step"))
                 files.write(curve, lambda file: file.write(content))
-                made["curve"] = curve.name
-            record.write(path, made)
+                recorded["curve"] = curve.name
+            record.write(path, recorded)
         except OSError as error:
             raise RunFailed(
                 f"the record {display_path(path)} could not be written: {error.strerror}. "
@@ -210,8 +212,8 @@ class Attempt:
             ) from error
         if status in DONE:
             checkpoint.remove(self.spec.work_folder)
-        self.tracker.finish(run_record.summary(made), rows, 0 if status == "finished" else 1)
-        return {**made, "path": str(path)}
+        self.tracker.finish(run_record.summary(recorded), rows, 0 if status == "finished" else 1)
+        return {**recorded, "path": str(path)}
 
 
 # ---------------------------------------------------------------------------- parts
@@ -241,17 +243,17 @@ def loaded(config: dict[str, Any], parts: "Parts | None", **hooks: Any) -> "Trai
     return Trainer(config, parts, task, device, **hooks)
 
 
-def set_deterministic(wanted: bool) -> None:
+def set_deterministic(enabled: bool) -> None:
     """Deterministic operations alone, or any. Does not import torch's compiler, which would take seconds."""
     import torch
 
-    if wanted:
+    if enabled:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what torch asks for on a GPU
-    os.environ["TORCHINDUCTOR_DETERMINISTIC"] = str(int(wanted))  # of the compiler, if a plugin imports it
+    os.environ["TORCHINDUCTOR_DETERMINISTIC"] = str(int(enabled))  # of the compiler, if a plugin imports it
     if "torch._inductor" in sys.modules:
-        torch.use_deterministic_algorithms(wanted)
+        torch.use_deterministic_algorithms(enabled)
     else:
-        torch.set_deterministic_debug_mode("error" if wanted else "default")
+        torch.set_deterministic_debug_mode("error" if enabled else "default")
 
 
 @contextlib.contextmanager

@@ -45,10 +45,10 @@ def forget(folder: Path) -> bool:
 def last(folder: Path) -> dict[str, Any]:
     """Host and time of the last attempt, and how many were in vain; empty where there was none."""
     try:
-        made = opened.read_json(folder / NAME)
+        attempt = opened.read_json(folder / NAME)
     except (OSError, ValueError):
         return {}
-    return made if isinstance(made, dict) else {}
+    return attempt if isinstance(attempt, dict) else {}
 
 
 def in_vain(folder: Path) -> int:

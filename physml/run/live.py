@@ -59,8 +59,8 @@ class Live:
     @property
     def ms_per_step(self) -> float | None:
         """Mean of this attempt, evaluations included."""
-        made = self.step - self.first
-        return 1000 * (self.at - self.began) / made if made > 0 and self.at > self.began else None
+        steps_done = self.step - self.first
+        return 1000 * (self.at - self.began) / steps_done if steps_done > 0 and self.at > self.began else None
 
     @property
     def seconds_left(self) -> float | None:
@@ -121,7 +121,7 @@ class Remaining:
         if not self.whole:
             return None
         mean = sum(self.whole.values()) / len(self.whole)
-        own = [mean if one is None else one for one in left.values()]
+        own = [mean if remaining is None else remaining for remaining in left.values()]
         waiting = max(self.total - done - len(running), 0)
         return max([(sum(own) + waiting * mean) / max(len(running), 1), *own])
 

@@ -39,21 +39,21 @@ def run_of(name: str, split: int, seed: int) -> Record:
         ConfigError: No folder has this name, with near names; or it has runs of several settings.
         RecordError: The folder has no such run, or it cannot be read.
     """
-    if made := _of_file(name):
-        return made
+    if recorded := _of_file(name):
+        return recorded
     folder = _folder(name)
     every = record.records(folder)
-    settings = {one["identity"] for one in every}
+    settings = {run["identity"] for run in every}
     chosen = {identity_of(folder)} & settings or settings
-    found = [
-        one for one in every if (one["split"], one["seed"]) == (split, seed) and one["identity"] in chosen
+    matching = [
+        run for run in every if (run["split"], run["seed"]) == (split, seed) and run["identity"] in chosen
     ]
-    if not found:
+    if not matching:
         raise RecordError(
             f"{folder} has {len(every)} records, none with split {split} and seed {seed}. Choose others with "
             "--split and --seed, or name a record."
         )
-    return _only(found, folder, f"{folder} has runs of {len(found)} settings")
+    return _only(matching, folder, f"{folder} has runs of {len(matching)} settings")
 
 
 def _of_file(name: str) -> Record | None:
@@ -90,18 +90,18 @@ def identity_of(experiment: str) -> str | None:
 
 
 def _with_weights(folder: str) -> Record:
-    found = record.records(folder)
-    kept = [one for one in found if one.get("weights")]
+    runs = record.records(folder)
+    kept = [run for run in runs if run.get("weights")]
     if not kept:
         raise DataError(
-            f"none of the {len(found)} runs of {folder} kept its weights. Train one with "
+            f"none of the {len(runs)} runs of {folder} kept its weights. Train one with "
             "runtime.save_model=true."
         )
     return _only(kept, folder, f"{len(kept)} runs of {folder} kept their weights")
 
 
-def _only(found: list[Record], folder: str, several: str) -> Record:
-    if len(found) > 1:
-        names = ", ".join(f"{folder}/{Path(one['path']).stem}" for one in found[:10])
+def _only(candidates: list[Record], folder: str, several: str) -> Record:
+    if len(candidates) > 1:
+        names = ", ".join(f"{folder}/{Path(run['path']).stem}" for run in candidates[:10])
         raise ConfigError(f"{several}. Name one: {names}.")
-    return found[0]
+    return candidates[0]

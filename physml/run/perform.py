@@ -33,15 +33,15 @@ def existing(spec: RunSpec) -> Record | None:
     for root in results_roots():
         path = root / spec.place.relative
         if record.exists(path):
-            found: Record = {**record.read(path), "path": str(path)}
-            if found.get("hashed") not in (None, record.finite(payload(spec.config))):
+            recorded: Record = {**record.read(path), "path": str(path)}
+            if recorded.get("hashed") not in (None, record.finite(payload(spec.config))):
                 raise RunFailed(
                     f"{display_path(path)} has the same identity but another config. "
                     "Move it away and report this."
                 )
-            unverified = found.get("data", {}).get("kind") == UNVERIFIED
+            unverified = recorded.get("data", {}).get("kind") == UNVERIFIED
             if not unverified or spec.config["data"]["verify"] == "off":
-                return found
+                return recorded
     return None
 
 
@@ -70,11 +70,11 @@ def perform(
             checkpoint.remove(spec.work_folder)
             forced.touch()
         with history.counted(spec.work_folder), _logging(spec.work_folder / "log.txt"):
-            made = Attempt(spec, report, interrupt, tables or [], lock).carry_out()
-        if made["status"] in DONE:
+            recorded = Attempt(spec, report, interrupt, tables or [], lock).carry_out()
+        if recorded["status"] in DONE:
             history.forget(spec.work_folder)
         forced.unlink(missing_ok=True)
-        return made
+        return recorded
 
 
 def writable(spec: RunSpec) -> None:

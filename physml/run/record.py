@@ -75,11 +75,11 @@ def of_training(trainer: Any, task: Any, device: str, config: dict[str, Any]) ->
     }
 
 
-def summary(made: dict[str, Any]) -> dict[str, Any]:
+def summary(record: dict[str, Any]) -> dict[str, Any]:
     """The few numbers that a tracker shows beside a run."""
-    best = made["metrics"]["best"] or {}
+    best = record["metrics"]["best"] or {}
     flat = {f"best/{part}/{name}": v for part, values in best.items() for name, v in values.items()}
-    return {"status": made["status"], "n_parameters": made["n_parameters"], **flat}
+    return {"status": record["status"], "n_parameters": record["n_parameters"], **flat}
 
 
 def machine(device: str, config: dict[str, Any]) -> dict[str, Any]:

@@ -28,11 +28,11 @@ OUTSIDE = (
 SHOWN = 3  # differences of two settings that a message names
 
 
-def rerun_spec(made: Record, plugins: Sequence[str], runtime: Mapping[str, Any]) -> RunSpec:
+def rerun_spec(recorded: Record, plugins: Sequence[str], runtime: Mapping[str, Any]) -> RunSpec:
     """The recorded run as one to be made now.
 
     Args:
-        made: A record with its `path`.
+        recorded: A record with its `path`.
         plugins: The files of the user's own that the run needs. A record names them, but they are code: only
             those that the user names are run.
         runtime: Keys of `runtime` to change; they are not part of the identity.
@@ -42,16 +42,19 @@ def rerun_spec(made: Record, plugins: Sequence[str], runtime: Mapping[str, Any])
         DataError: Data are not here.
         RecordError: The record has no numbers, or its config has another identity today.
     """
-    where = display_path(Path(made["path"]))
-    if made["status"] not in WITH_NUMBERS:
+    where = display_path(Path(recorded["path"]))
+    if recorded["status"] not in WITH_NUMBERS:
         raise RecordError(
-            f"{where}: the run is {made['status']}, so there are no numbers to compare. Name a finished run."
+            f"{where}: the run is {recorded['status']}, so there are no numbers to compare. "
+            "Name a finished run."
         )
-    config = _completed(made, _named_plugins(made, plugins), runtime)
-    _refuse_other_setting(made, config, where)
-    choices = dict(made.get("choices") or {})
-    (spec,) = checked_specs([Composed(config, choices, _datasets(made))], adhoc=True, run=True)
-    place = Place(f"{ADHOC}/rerun-{_folder(made)}", made["identity"], made["split"], made["seed"])
+    config = _completed(recorded, _named_plugins(recorded, plugins), runtime)
+    _refuse_other_setting(recorded, config, where)
+    choices = dict(recorded.get("choices") or {})
+    (spec,) = checked_specs([Composed(config, choices, _datasets(recorded))], adhoc=True, run=True)
+    place = Place(
+        f"{ADHOC}/rerun-{_folder(recorded)}", recorded["identity"], recorded["split"], recorded["seed"]
+    )
     spec = RunSpec(spec.config, choices, place, spec.datasets, spec.parts)
     run_state.refuse_blocked(spec)
     return spec
@@ -59,72 +62,74 @@ def rerun_spec(made: Record, plugins: Sequence[str], runtime: Mapping[str, Any])
 
 def trained_again(spec: RunSpec, report: Reporter) -> Record:
     """The record of the new run, as read from its file. A run that was stopped goes on."""
-    made = perform(spec, report, force=True)
-    path = Path(made["path"])
+    recorded = perform(spec, report, force=True)
+    path = Path(recorded["path"])
     return {**record.read(path), "path": str(path)}
 
 
-def seeds_of(made: Record) -> list[Record]:
+def seeds_of(recorded: Record) -> list[Record]:
     """The finished runs of the setting on the split of a record, beside it."""
-    beside = [record.read(path) for path in record.run_paths(Path(made["path"]).parent)]
-    same = [one for one in beside if one["identity"] == made["identity"] and one["split"] == made["split"]]
-    return [one for one in same if one["status"] == "finished"]
+    beside = [record.read(path) for path in record.run_paths(Path(recorded["path"]).parent)]
+    same = [
+        run for run in beside if run["identity"] == recorded["identity"] and run["split"] == recorded["split"]
+    ]
+    return [run for run in same if run["status"] == "finished"]
 
 
-def _completed(made: Record, plugins: list[str], runtime: Mapping[str, Any]) -> dict[str, Any]:
+def _completed(recorded: Record, plugins: list[str], runtime: Mapping[str, Any]) -> dict[str, Any]:
     """The recorded config, with the keys that were added since, and without a tracker."""
     today = compose(["model=lem", "task=adding"]).config
-    config = {**today, **made["config"], "plugins": plugins, "experiment": made["experiment"]}
+    config = {**today, **recorded["config"], "plugins": plugins, "experiment": recorded["experiment"]}
     for section in OUTSIDE:
-        config[section] = {**today[section], **(made["config"].get(section) or {})}
+        config[section] = {**today[section], **(recorded["config"].get(section) or {})}
     config["runtime"] = {key: config["runtime"][key] for key in today["runtime"]}  # options may have gone
     config["tracker"] = {**config["tracker"], "kind": "none"}
     config["runtime"] = {**config["runtime"], "save_model": False, **runtime}
     return config
 
 
-def _named_plugins(made: Record, given: Sequence[str]) -> list[str]:
-    wanted = {Path(name).name for name in made["config"].get("plugins") or ()}
-    found = {(path := Path(name).expanduser().absolute()).name: path for name in given}
-    if wanted != found.keys():
-        files = " ".join(f"--plugin {name}" for name in sorted(wanted)) or "no --plugin"
+def _named_plugins(recorded: Record, plugins: Sequence[str]) -> list[str]:
+    required = {Path(name).name for name in recorded["config"].get("plugins") or ()}
+    named = {(path := Path(name).expanduser().absolute()).name: path for name in plugins}
+    if required != named.keys():
+        files = " ".join(f"--plugin {name}" for name in sorted(required)) or "no --plugin"
         raise ConfigError(
-            f"the run used {', '.join(sorted(wanted)) or 'no file of your own'}; got "
-            f"{', '.join(sorted(found)) or 'none'}. Files of your own are run as code, so name them: {files}."
+            f"the run used {', '.join(sorted(required)) or 'no file of your own'}; got "
+            f"{', '.join(sorted(named)) or 'none'}. Files of your own are run as code, so name them: {files}."
         )
-    for path in found.values():
+    for path in named.values():
         if not path.is_file():
             raise ConfigError(f"there is no plugin file {display_path(path)}.")
-    return [str(path) for path in found.values()]
+    return [str(path) for path in named.values()]
 
 
-def _refuse_other_setting(made: Record, config: dict[str, Any], where: str) -> None:
-    if (today := identity(config)) == made["identity"]:
+def _refuse_other_setting(recorded: Record, config: dict[str, Any], where: str) -> None:
+    if (today := identity(config)) == recorded["identity"]:
         return
-    found = record.differences(made.get("hashed") or {}, record.finite(payload(config)))
-    shown = "; ".join(f"{key} {now!r}, was {before!r}" for key, before, now in found[:SHOWN])
-    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    commit = (made.get("code") or {}).get("commit")
+    differences = record.differences(recorded.get("hashed") or {}, record.finite(payload(config)))
+    shown = "; ".join(f"{key} {now!r}, was {before!r}" for key, before, now in differences[:SHOWN])
+    more = f" and {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
+    commit = (recorded.get("code") or {}).get("commit")
     hint = f" Check out commit {commit[:10]} to train it again." if commit else ""
     raise RecordError(
-        f"{where}: its config has identity {today} with this code, not {made['identity']}: "
+        f"{where}: its config has identity {today} with this code, not {recorded['identity']}: "
         f"{shown or 'its record does not say why'}{more}.{hint}"
     )
 
 
-def _datasets(made: Record) -> tuple[str, ...]:
+def _datasets(recorded: Record) -> tuple[str, ...]:
     """The data sets that the task reads: of the experiment, else of the task's file."""
-    if studies.is_name(made["experiment"]):
-        return compose([f"experiment={made['experiment']}"]).datasets
-    task = (made.get("choices") or {}).get("task")
+    if studies.is_name(recorded["experiment"]):
+        return compose([f"experiment={recorded['experiment']}"]).datasets
+    task = (recorded.get("choices") or {}).get("task")
     path = conf_files.find("task", task, CONF) if task else None
     return tuple(conf_files.content(path).get("datasets") or ()) if path else ()
 
 
-def _folder(made: Record) -> str:
+def _folder(recorded: Record) -> str:
     """Name of the rerun's folder: the record's below results/runs as one word, so never the same folder."""
-    parts = Path(made["path"]).absolute().parent.parts
+    parts = Path(recorded["path"]).absolute().parent.parts
     if "runs" in parts:
         below = parts[len(parts) - parts[::-1].index("runs") :]
-        return "-".join(part for part in below if part != ADHOC) or conf_files.flat(made["experiment"])
-    return conf_files.flat(made["experiment"])
+        return "-".join(part for part in below if part != ADHOC) or conf_files.flat(recorded["experiment"])
+    return conf_files.flat(recorded["experiment"])

@@ -59,7 +59,7 @@ class Machine:
         """A slot beside those that are taken; None if the run has to wait."""
         if self.jobs is not None:
             return Slot(needs) if len(taken) < self.jobs else None
-        fits = sum(one.needs.threads for one in taken) + needs.threads <= self.cores
+        fits = sum(slot.needs.threads for slot in taken) + needs.threads <= self.cores
         if taken and not (fits and self._memory_fits(needs, taken)):
             return None
         return self._on_gpu(needs, taken) if needs.device.startswith("cuda") else Slot(needs)
@@ -67,21 +67,21 @@ class Machine:
     def _memory_fits(self, needs: Resources, taken: Sequence[Slot]) -> bool:
         """True if a run fits into the free memory, less the growth still to come of the running ones."""
         free = free_memory()
-        growing = sum(max(0.0, one.needs.memory - resident(one.pid)) for one in taken)
+        growing = sum(max(0.0, slot.needs.memory - resident(slot.pid)) for slot in taken)
         return free is None or needs.memory <= (1 - SPARE) * free - growing
 
     def _on_gpu(self, needs: Resources, taken: Sequence[Slot]) -> Slot | None:
         """The GPU with the most memory left, unless the config names one."""
         _, named, index = needs.device.partition(":")
         left = {
-            i: free - sum(one.needs.gpu_memory for one in taken if one.gpu == i)
+            i: free - sum(slot.needs.gpu_memory for slot in taken if slot.gpu == i)
             for i, free in enumerate(gpus())
             if not named or i == int(index)
         }
         if not left:  # no GPU can be looked at: one run after another
-            return None if any(one.needs.device.startswith("cuda") for one in taken) else Slot(needs)
+            return None if any(slot.needs.device.startswith("cuda") for slot in taken) else Slot(needs)
         best = max(left, key=lambda i: left[i])
-        alone = all(one.gpu != best for one in taken)
+        alone = all(slot.gpu != best for slot in taken)
         if not alone and left[best] < needs.gpu_memory:
             return None
         if named:
@@ -98,7 +98,7 @@ def cores() -> int:
     """CPUs that this process may use: by its affinity, the quotas of its groups, its Slurm job or engine."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     granted = [_granted(name) for name in ("SLURM_CPUS_PER_TASK", "PHYSML_CPUS")]
-    return max(1, min([allowed, *map(int, _quotas()), *(int(one) for one in granted if one)]))
+    return max(1, min([allowed, *map(int, _quotas()), *(int(count) for count in granted if count)]))
 
 
 def _granted(name: str) -> float | None:
@@ -129,7 +129,7 @@ def free_memory() -> float | None:
     limits = [limit for limit in (granted, _granted("PHYSML_MEMORY_MIB")) if limit is not None]
     if limits:
         free.append(min(limits) * MIB - sum(map(resident, _family())))
-    return min((one for one in free if one is not None), default=None)
+    return min((available for available in free if available is not None), default=None)
 
 
 def _group_memory(folder: Path) -> float | None:
@@ -157,10 +157,10 @@ def _family() -> list[int]:
     for stat in PROC.glob("[0-9]*/stat"):
         for line in _lines(stat)[:1]:
             parents.setdefault(int(line.rpartition(")")[2].split()[1]), []).append(int(stat.parent.name))
-    found = [os.getpid()]
-    for pid in found:  # grows
-        found += parents.get(pid, [])
-    return found
+    family = [os.getpid()]
+    for pid in family:  # grows
+        family += parents.get(pid, [])
+    return family
 
 
 def _groups(controller: str) -> list[Path]:
@@ -176,7 +176,9 @@ def _groups(controller: str) -> list[Path]:
             continue
         for base in bases:
             own = base / path.strip("/")
-            folders += [one for one in (own, *own.parents) if one.is_relative_to(base) and one.is_dir()]
+            folders += [
+                folder for folder in (own, *own.parents) if folder.is_relative_to(base) and folder.is_dir()
+            ]
     return list(dict.fromkeys(folders))
 
 
@@ -194,22 +196,22 @@ def _words(path: Path) -> list[str]:
 # ---------------------------------------------------------------------------- GPUs
 
 
-def pick_device(wanted: str) -> str:
+def pick_device(device: str) -> str:
     """The device of `runtime.device`; DataError where it is not there."""
     import torch
 
-    if wanted == "auto":
+    if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if wanted.startswith("cuda") and not torch.cuda.is_available():
+    if device.startswith("cuda") and not torch.cuda.is_available():
         raise DataError(
-            f"runtime.device={wanted}, but torch {torch.__version__} sees no CUDA device. "
+            f"runtime.device={device}, but torch {torch.__version__} sees no CUDA device. "
             "Use runtime.device=cpu."
         )
     try:
-        return str(torch.device(wanted))
+        return str(torch.device(device))
     except RuntimeError as error:
         raise DataError(
-            f"runtime.device={wanted} is not a device of torch. Use auto, cpu or cuda."
+            f"runtime.device={device} is not a device of torch. Use auto, cpu or cuda."
         ) from error
 
 

@@ -38,10 +38,10 @@ def final_scores(trainer: Trainer, status: str) -> dict[str, Any]:
 
 def _scored(trainer: Trainer, row: dict[str, Any], which: str, calibration: dict[str, Any]) -> Scores:
     """Metrics of the present weights, those of `row`. A task may calibrate itself first."""
-    found = trainer.calibrate() if trainer.scores_test else {}
-    if not found:
+    calibrated = trainer.calibrate() if trainer.scores_test else {}
+    if not calibrated:
         return {"valid": curves.of_part(row, "valid"), "test": _test(trainer, row)}
-    calibration[which] = found
+    calibration[which] = calibrated
     return {"valid": trainer.metrics("valid", trainer.epoch), "test": _test(trainer, {})}
 
 

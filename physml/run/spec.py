@@ -91,7 +91,7 @@ def _counts(config: dict[str, Any], key: str) -> bool:
     ):
         return False
     published = compose([f"experiment={config['experiment']}", f"profile={config['profile']}"]).config
-    return key == identity(published) and all(config[told] == published[told] for told in TOLD)
+    return key == identity(published) and all(config[name] == published[name] for name in TOLD)
 
 
 def folder_of(experiment: str) -> str:
@@ -114,10 +114,10 @@ def checked_specs(composed: Sequence[Composed], *, adhoc: bool = False, run: boo
     from physml.config.schema import checked
 
     if run:
-        name_plugins([one.config for one in composed])
+        name_plugins([composition.config for composition in composed])
     specs = []
-    for one in composed:
-        config, parts = checked(one.config, run=run)
-        spec = spec_of(dataclasses.replace(one, config=config), adhoc=adhoc)
+    for composition in composed:
+        config, parts = checked(composition.config, run=run)
+        spec = spec_of(dataclasses.replace(composition, config=config), adhoc=adhoc)
         specs.append(dataclasses.replace(spec, parts=parts))
     return specs

@@ -252,7 +252,7 @@ def in_folder(run: RunSpec, folder: str) -> RunSpec:
 def written(value: Any) -> str:
     """Format a value as a Hydra override."""
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{key}: {written(one)}' for key, one in value.items())}}}"
+        return f"{{{', '.join(f'{key}: {written(item)}' for key, item in value.items())}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(written, value))}]"
     return "null" if value is None else str(value)

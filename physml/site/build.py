@@ -45,14 +45,14 @@ def build(out: Path, base: str | None = None, *, api: bool = False) -> Built:
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as name:
-        made = Path(name) / "site"
+        folder = Path(name) / "site"
         if api:
-            write_reference(made / "reference")
-        built = _written(made, _pages(gather(), base, api))
-        (made / MARK).write_text("Made by physml site, which replaces this folder.\n", encoding="utf-8")
+            write_reference(folder / "reference")
+        built = _written(folder, _pages(gather(), base, api))
+        (folder / MARK).write_text("Made by physml site, which replaces this folder.\n", encoding="utf-8")
         if out.exists():
             out.rename(Path(name) / "old")
-        made.rename(out)
+        folder.rename(out)
     return built
 
 
@@ -81,10 +81,10 @@ def _pages(content: Content, base: str | None, api: bool) -> Iterator[Page]:
     render = Renderer(api)
     yield from ((f"assets/{path.name}", path) for path in sorted(ASSETS.iterdir()))
     names: list[str] = []
-    for name, made in _all(content, render):
+    for name, body in _all(content, render):
         if name.endswith(".html"):
             names.append(name)
-        yield name, made
+        yield name, body
     if base:
         yield "sitemap.xml", data.sitemap(names, base)
 
@@ -104,12 +104,12 @@ def _all(content: Content, render: Renderer) -> Iterator[Page]:
                 **table_context(results),
             ),
         )
-        for one in results.cells:
-            page = cell_page(results, one)
-            if identity := results.identities.get(one.cell.experiment or ""):
-                name = f"{results.spec.id}: {one.row.label}, {one.column.title}"
+        for placed in results.cells:
+            page = cell_page(results, placed)
+            if identity := results.identities.get(placed.cell.experiment or ""):
+                name = f"{results.spec.id}: {placed.row.label}, {placed.column.title}"
                 cells_of.setdefault(identity, []).append((page, name))
-            context = cell_context(results, one, pictures) | catalogue.about_experiment(content, one)
+            context = cell_context(results, placed, pictures) | catalogue.about_experiment(content, placed)
             yield page, render.page("cell.html.j2", page, paper=results.spec.id.partition("-")[0], **context)
     for identity, records in data.settings_of(content).items():
         page = run_page(identity)

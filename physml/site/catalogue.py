@@ -52,46 +52,53 @@ def pages(content: Content, render: Renderer) -> Iterator[Page]:
 # ---------------------------------------------------------------------------- counts
 
 
-def _bars(ones: list[Placed]) -> list[tuple[str, str, int]]:
-    counts = Counter(outcome_of(one.result.state) for one in ones)
-    return [(one.kind, one.name, counts[one]) for one in ALL]
+def _bars(cells: list[Placed]) -> list[tuple[str, str, int]]:
+    counts = Counter(outcome_of(placed.result.state) for placed in cells)
+    return [(outcome.kind, outcome.name, counts[outcome]) for outcome in ALL]
 
 
 def _claims(content: Content) -> dict[str, list[tuple[str, ...]]]:
     """Claims of tables: those that have a verdict with it, and the others."""
-    found: dict[str, list[tuple[str, ...]]] = {"tested": [], "open": []}
-    for ident, made in content.tables.items():
-        if isinstance(claim := made.spec.claim, Claim) and made.table.claim:
-            verdict = made.table.claim_verdict
-            found["tested" if verdict else "open"].append((ident, claim.text, *filter(None, [verdict])))
-    return found
+    claims: dict[str, list[tuple[str, ...]]] = {"tested": [], "open": []}
+    for ident, results in content.tables.items():
+        if isinstance(claim := results.spec.claim, Claim) and results.table.claim:
+            verdict = results.table.claim_verdict
+            claims["tested" if verdict else "open"].append((ident, claim.text, *filter(None, [verdict])))
+    return claims
 
 
 def _paper(content: Content, key: str) -> dict[str, Any]:
-    tables = {ident: made for ident, made in content.tables.items() if paper_of(ident) == key}
+    tables = {ident: results for ident, results in content.tables.items() if paper_of(ident) == key}
     settings = {ident: spec for ident, (spec, _) in content.settings.items() if paper_of(ident) == key}
     figures = {ident: spec for ident, spec in content.figures.items() if paper_of(ident) == key}
-    ones = [one for made in tables.values() for one in made.cells if one.result.published is not None]
-    entries = [(i, made.spec.title, table_page(i), table_state(made.table)) for i, made in tables.items()]
+    printed = [
+        placed
+        for results in tables.values()
+        for placed in results.cells
+        if placed.result.published is not None
+    ]
+    entries = [
+        (i, results.spec.title, table_page(i), table_state(results.table)) for i, results in tables.items()
+    ]
     entries += [(i, spec.title, table_page(i), "settings") for i, spec in settings.items()]
     entries += [(i, spec.title, f"figure/{i}/index.html", "") for i, spec in figures.items()]
-    findings = [(i, table_page(i), finding_text(made.table)) for i, made in tables.items()]
-    run = [one for one in ones if one.result.summary is not None]
-    found = Counter(outcome_of(one.result.state) for one in run)
+    findings = [(i, table_page(i), finding_text(results.table)) for i, results in tables.items()]
+    run = [placed for placed in printed if placed.result.summary is not None]
+    per_outcome = Counter(outcome_of(placed.result.state) for placed in run)
     text = paper_page(key).read_text(encoding="utf-8") if paper_page(key).exists() else ""
     return {
         "key": key,
         "title": paper_title(key),
-        "findings": [found for found in findings if not found[2].startswith(NOTHING)],
-        "dots": [one.kind for one in ALL for _ in range(found[one])],
+        "findings": [finding for finding in findings if not finding[2].startswith(NOTHING)],
+        "dots": [outcome.kind for outcome in ALL for _ in range(per_outcome[outcome])],
         "text": prose.markdown(
             prose.without_title(text), _Links(content, f"paper/{key}/index.html", paper_page(key))
         ),
         "tables": len(tables) + len(settings),
         "figures": len(figures),
-        "total": len(ones),
+        "total": len(printed),
         "ran": len(run),
-        "bars": _bars(ones),
+        "bars": _bars(printed),
         "entries": entries,
     }
 
@@ -109,9 +116,9 @@ def _figures(content: Content, render: Renderer) -> Iterator[Page]:
     drawn, missing = [], []
     for ident, spec in content.figures.items():
         page = f"figure/{ident}/index.html"
-        found = _files_of_figure(ident)
-        yield from ((f"figure/{ident}/{path.name}", path) for path in found.values())
-        picture, data = (found[form].name if form in found else None for form in ("png", "csv"))
+        paths = _files_of_figure(ident)
+        yield from ((f"figure/{ident}/{path.name}", path) for path in paths.values())
+        picture, data = (paths[form].name if form in paths else None for form in ("png", "csv"))
         if picture:
             drawn.append((spec, picture))
         else:
@@ -122,7 +129,7 @@ def _figures(content: Content, render: Renderer) -> Iterator[Page]:
                 "figure.html.j2",
                 page,
                 spec=spec,
-                picture=found["svg"].name if "svg" in found else picture,
+                picture=paths["svg"].name if "svg" in paths else picture,
                 data=data,
                 paper=paper_of(ident),
             ),
@@ -165,11 +172,11 @@ def _parts(kind: str, entries: list[Entry], content: Content, render: Renderer) 
                 else [],
                 config=config,
                 cells=cells.get(entry.name, []),
-                datasets=[(one, _files(one)) for one in sets],
+                datasets=[(dataset, _files(dataset)) for dataset in sets],
             ),
         )
-        for one in sets:
-            yield f"task/{entry.name}/{one.name}.croissant.json", _croissant(one)
+        for dataset in sets:
+            yield f"task/{entry.name}/{dataset.name}.croissant.json", _croissant(dataset)
 
 
 def _facts(entry: Entry, cells: list[dict[str, Any]], shared: bool) -> list[tuple[str, str]]:
@@ -204,27 +211,27 @@ def _docstring(entry: Entry) -> str:
 
 
 def _cells_by(kind: str, content: Content) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_name: dict[str, list[dict[str, Any]]] = {}
     for results in content.tables.values():
         for column in results.spec.columns:
             view = ColumnView(results, column)
-            for one in view.placed:
-                name = content.choices.get(one.cell.experiment or "", {}).get(kind)
-                if name and (one.result.summary or one.result.published):
-                    row = view.row(one)
-                    title = f"{results.spec.id}: {one.row.label}, {column.title}"
-                    more = {"name": title, "parameters": one.result.params_ours}
-                    found.setdefault(name, []).append(row | more)
-    return found
+            for placed in view.placed:
+                name = content.choices.get(placed.cell.experiment or "", {}).get(kind)
+                if name and (placed.result.summary or placed.result.published):
+                    row = view.row(placed)
+                    title = f"{results.spec.id}: {placed.row.label}, {column.title}"
+                    more = {"name": title, "parameters": placed.result.params_ours}
+                    by_name.setdefault(name, []).append(row | more)
+    return by_name
 
 
-def _files(one: Upstream) -> list[tuple[str, str, str]]:
+def _files(dataset: Upstream) -> list[tuple[str, str, str]]:
     """Name, size and checksum of the files of a data set."""
-    known = ((f.name, f.size, f.sha256 or f.md5 or "pinned when first seen") for f in one.files)
+    known = ((f.name, f.size, f.sha256 or f.md5 or "pinned when first seen") for f in dataset.files)
     return [(name, NONE if size is None else f"{size:,}", checksum) for name, size, checksum in known]
 
 
-def _croissant(one: Upstream) -> str:
+def _croissant(dataset: Upstream) -> str:
     """Source, licence and checksums in the vocabulary of Croissant 1.0."""
     context = {
         "@vocab": "https://schema.org/", "cr": "http://mlcommons.org/croissant/",
@@ -234,23 +241,24 @@ def _croissant(one: Upstream) -> str:
     files = [
         {
             "@type": "cr:FileObject", "@id": file.name, "name": Path(file.name).name,
-            "description": file.purpose, "contentUrl": file.urls[0] if file.urls else one.source,
+            "description": file.purpose, "contentUrl": file.urls[0] if file.urls else dataset.source,
             "contentSize": None if file.size is None else f"{file.size} B", "sha256": file.sha256,
             "md5": file.md5,
         }
-        for file in one.files
+        for file in dataset.files
     ]  # fmt: skip
-    made = {
+    description = {
         "@context": context, "@type": "sc:Dataset", "conformsTo": "http://mlcommons.org/croissant/1.0",
-        "name": one.title, "description": one.title, "url": one.source, "license": one.licence,
+        "name": dataset.title, "description": dataset.title, "url": dataset.source,
+        "license": dataset.licence,
         "distribution": [{key: v for key, v in file.items() if v is not None} for file in files],
     }  # fmt: skip
-    return json.dumps(made, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(description, indent=1, ensure_ascii=False) + "\n"
 
 
-def about_experiment(content: Content, one: Placed) -> dict[str, Any]:
+def about_experiment(content: Content, placed: Placed) -> dict[str, Any]:
     """Model, task, settings and search of a cell's experiment."""
-    name = one.cell.experiment
+    name = placed.cell.experiment
     if name is None:
         return {"choices": {}, "settings": (), "search": None}
     return {
@@ -268,11 +276,11 @@ def about_experiment(content: Content, one: Placed) -> dict[str, Any]:
 def _searches(content: Content, render: Renderer) -> Iterator[Page]:
     listed = []
     for ident, experiment in sorted(content.searches.items()):
-        if (found := recorded(ident)) is None:
+        if (search := recorded(ident)) is None:
             continue
         page = f"search/{ident}/index.html"
         listed.append((ident, page, state_text(ident)))
-        yield page, render.page("search.html.j2", page, **search_context(ident, experiment, found))
+        yield page, render.page("search.html.j2", page, **search_context(ident, experiment, search))
         yield f"search/{ident}/{ident}.json", results_path(ident)
     about = "Settings that were searched here, on validation data. Each search keeps all of its trials."
     page = "search/index.html"
@@ -285,8 +293,8 @@ def _searches(content: Content, render: Renderer) -> Iterator[Page]:
 def _docs(content: Content, render: Renderer) -> Iterator[Page]:
     for path in sorted(DOCS.glob("*.md")):
         text, page = path.read_text(encoding="utf-8"), docs_page(path)
-        made = prose.markdown(text, _Links(content, page, path))
-        yield page, render.page("page.html.j2", page, title=prose.title_of(text) or path.stem, text=made)
+        html = prose.markdown(text, _Links(content, page, path))
+        yield page, render.page("page.html.j2", page, title=prose.title_of(text) or path.stem, text=html)
 
 
 class _Links:

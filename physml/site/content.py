@@ -51,26 +51,26 @@ class Results:
     def cells(self) -> list[Placed]:
         return self.table.placed
 
-    def counted(self, one: Placed) -> list[Record]:
+    def counted(self, placed: Placed) -> list[Record]:
         """The finished runs behind a cell, by split and seed."""
-        experiment = one.cell.experiment
+        experiment = placed.cell.experiment
         if experiment is None:
             return []
-        wanted = set(self.spec.places_of(experiment))
-        found = {
+        places = set(self.spec.places_of(experiment))
+        finished = {
             (record["split"], record["seed"]): record
             for record in self.records.get(experiment, ())
             if record["identity"] == self.identities[experiment] and record["status"] == "finished"
         }
-        return [found[at] for at in sorted(wanted & found.keys())]
+        return [finished[at] for at in sorted(places & finished.keys())]
 
     def earlier(self, experiment: str) -> dict[str, list[Record]]:
         """Records of the experiment under other identities: settings or code that it had before."""
-        found: dict[str, list[Record]] = {}
+        by_identity: dict[str, list[Record]] = {}
         for record in self.records.get(experiment, ()):
             if record["identity"] != self.identities[experiment]:
-                found.setdefault(record["identity"], []).append(record)
-        return found
+                by_identity.setdefault(record["identity"], []).append(record)
+        return by_identity
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ class Content:
 
     def cells(self) -> Iterator[tuple[Results, Placed]]:
         for results in self.tables.values():
-            for one in results.cells:
-                yield results, one
+            for placed in results.cells:
+                yield results, placed
 
 
 def paper_of(ident: str) -> str:
@@ -130,12 +130,12 @@ def gather() -> Content:
         if kind_of(path) == "settings"
     }
     figures = {entry.name: load_figure(find_figure(entry.name, "")) for entry in inventory.figures()}
-    experiments = {e for made in results.values() for e in experiments_of(made.spec)}
+    experiments = {e for table_results in results.values() for e in experiments_of(table_results.spec)}
     tasks = inventory.tasks()
     return Content(
         tables=results,
         settings=settings,
-        figures=dict(sorted(figures.items(), key=lambda one: natural(one[0]))),
+        figures=dict(sorted(figures.items(), key=lambda item: natural(item[0]))),
         models=inventory.models(),
         tasks=tasks,
         searches=studies.searches(CONF),

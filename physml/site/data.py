@@ -24,7 +24,7 @@ def files_of(content: Content) -> Iterator[tuple[str, str]]:
     """Every file that is no page."""
     for ident, results in content.tables.items():
         yield from _forms(ident, results.document)
-        made = {
+        table = {
             "id": ident,
             "title": results.spec.title,
             "source": results.spec.source,
@@ -33,7 +33,7 @@ def files_of(content: Content) -> Iterator[tuple[str, str]]:
             "claim": claim_lines(results.table),
             "cells": lines(results.document),
         }
-        yield f"table/{ident}/{ident}.json", _json(made)
+        yield f"table/{ident}/{ident}.json", _json(table)
         yield f"table/{ident}/{ident}.bib", _bibliography(content, ident)
     for ident, (_, document) in content.settings.items():
         yield from _forms(ident, document)
@@ -52,10 +52,12 @@ def _forms(ident: str, document: Document) -> Iterator[tuple[str, str]]:
 def _bibliography(content: Content, ident: str) -> str:
     """Bibliography of a table."""
     chosen = [content.choices[e] for e in experiments_of(content.tables[ident].spec)]
-    models = [one["model"] for one in chosen if "model" in one]
-    tasks = dict.fromkeys(one["task"] for one in chosen if "task" in one)
+    models = [choices["model"] for choices in chosen if "model" in choices]
+    tasks = dict.fromkeys(choices["task"] for choices in chosen if "task" in choices)
     datasets = [name for task in tasks for name in content.datasets.get(task, ())]
-    entries = [bibtex(key, one) for key, one in cited([paper_of(ident)], models, datasets).items()]
+    entries = [
+        bibtex(key, reference) for key, reference in cited([paper_of(ident)], models, datasets).items()
+    ]
     return "\n\n".join([of_physml(), *entries]) + "\n"
 
 
@@ -104,37 +106,37 @@ def _cells_csv(content: Content) -> str:
 
 def _search_index(content: Content) -> str:
     """Cells, those with runs first, with the words that they are found by; and all other pages."""
-    found = []
-    for results, one in sorted(content.cells(), key=lambda pair: pair[1].result.summary is None):
-        experiment = one.cell.experiment or ""
+    entries = []
+    for results, placed in sorted(content.cells(), key=lambda pair: pair[1].result.summary is None):
+        experiment = placed.cell.experiment or ""
         choices = content.choices.get(experiment, {})
-        state, places = one.result.state, decimals(results.table, one.column)
-        found.append(
+        state, places = placed.result.state, decimals(results.table, placed.column)
+        entries.append(
             [
-                cell_page(results, one),
+                cell_page(results, placed),
                 results.spec.id,
-                one.row.label,
-                one.column.title,
-                published_text(one.result.published),
-                mean_text(one.result.summary, places),
+                placed.row.label,
+                placed.column.title,
+                published_text(placed.result.published),
+                mean_text(placed.result.summary, places),
                 f"{outcome_of(state).sign} {state}",
                 outcome_of(state).kind,
                 paper_of(results.spec.id),
                 " ".join([experiment, choices.get("model", ""), choices.get("task", "")]).strip(),
             ]
         )
-    return f"{_rows('CELLS', found)}{_rows('PAGES', list(_found_pages(content)))}"
+    return f"{_rows('CELLS', entries)}{_rows('PAGES', list(_found_pages(content)))}"
 
 
-def _rows(name: str, found: list[Any]) -> str:
-    rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in found)
+def _rows(name: str, entries: list[Any]) -> str:
+    rows = ",\n".join(json.dumps(row, ensure_ascii=False) for row in entries)
     return f"window.{name} = [\n{rows}\n];\n"
 
 
 def _found_pages(content: Content) -> Iterator[tuple[str, str, str, str]]:
     """Page, title, kind and further words of all that is no cell."""
     for key in content.papers:
-        titles = (one.title for one in cited([key]).values())
+        titles = (reference.title for reference in cited([key]).values())
         yield f"paper/{key}/index.html", paper_title(key), "paper", " ".join(titles)
     for ident, results in content.tables.items():
         words = f"{results.spec.source} {paper_title(paper_of(ident))}"
@@ -144,7 +146,7 @@ def _found_pages(content: Content) -> Iterator[tuple[str, str, str, str]]:
     for ident, figure in content.figures.items():
         yield f"figure/{ident}/index.html", f"{ident}: {figure.title}", "figure", figure.source
     for kind, entries in (("model", content.models), ("task", content.tasks)):
-        yield from ((f"{kind}/{one.name}/index.html", one.name, kind, one.about) for one in entries)
+        yield from ((f"{kind}/{entry.name}/index.html", entry.name, kind, entry.about) for entry in entries)
     for path in sorted(DOCS.glob("*.md")):
         text = path.read_text(encoding="utf-8")
         heads = " ".join(line.strip("# ") for line in text.splitlines() if line.startswith("##"))
@@ -153,13 +155,13 @@ def _found_pages(content: Content) -> Iterator[tuple[str, str, str, str]]:
 
 def settings_of(content: Content) -> dict[str, list[Record]]:
     """Identity -> its records in all tables, each run once, by split and seed."""
-    found: dict[str, dict[tuple[int, int], Record]] = {}
+    by_identity: dict[str, dict[tuple[int, int], Record]] = {}
     for results in content.tables.values():
         for records in results.records.values():
             for record in records:
-                of = found.setdefault(record["identity"], {})
+                of = by_identity.setdefault(record["identity"], {})
                 of.setdefault((record["split"], record["seed"]), record)
-    return {identity: [of[at] for at in sorted(of)] for identity, of in sorted(found.items())}
+    return {identity: [of[at] for at in sorted(of)] for identity, of in sorted(by_identity.items())}
 
 
 def _plain(content: Content) -> str:

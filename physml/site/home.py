@@ -20,12 +20,12 @@ LOW, HIGH = -50.0, 150.0  # of the scatter; what lies outside is at its edge
 
 def home_context(content: Content, papers: list[dict[str, Any]]) -> dict[str, Any]:
     """Context of the first page. papers: contexts of their pages."""
-    printed = [one for _, one in content.cells() if one.result.published is not None]
-    run = [one for one in printed if one.result.summary is not None]
-    states = Counter(outcome_of(one.result.state) for one in printed)
-    waiting = [one for one in printed if outcome_of(one.result.state) is NOT_RUN]
+    printed = [placed for _, placed in content.cells() if placed.result.published is not None]
+    run = [placed for placed in printed if placed.result.summary is not None]
+    states = Counter(outcome_of(placed.result.state) for placed in printed)
+    waiting = [placed for placed in printed if outcome_of(placed.result.state) is NOT_RUN]
     points = [point for results in content.tables.values() for point in _points(results)]
-    ran = (one.cell.experiment for _, one in content.cells() if one.result.summary)
+    ran = (placed.cell.experiment for _, placed in content.cells() if placed.result.summary)
     models = {model for name in ran if (model := content.choices.get(name or "", {}).get("model"))}
     most = max((paper["ran"] for paper in papers), default=0)
     return {
@@ -52,9 +52,9 @@ def home_context(content: Content, papers: list[dict[str, Any]]) -> dict[str, An
             if paper["total"]
         ],
         "choose": [(results.spec, ranks) for results, ranks in _best(content)],
-        "bars": [(one.kind, one.name, states[one]) for one in ALL],
+        "bars": [(outcome.kind, outcome.name, states[outcome]) for outcome in ALL],
         "open": len(waiting),
-        "ready": sum(one.cell.experiment is not None for one in waiting),
+        "ready": sum(placed.cell.experiment is not None for placed in waiting),
     }
 
 
@@ -62,14 +62,16 @@ def headlines(content: Content) -> list[Results]:
     """Tables of papers with a written finding that holds, of different papers as far as there are, those with
     most verdicts first.
     """
-    found = [made for made in content.tables.values() if not made.table.own and written(made.table)]
-    found.sort(key=lambda made: -_verdicts(made))
+    candidates = [
+        results for results in content.tables.values() if not results.table.own and written(results.table)
+    ]
+    candidates.sort(key=lambda results: -_verdicts(results))
     nth: Counter[str] = Counter()
     order = []
-    for made in found:
-        order.append((nth[paper_of(made.spec.id)], made))
-        nth[paper_of(made.spec.id)] += 1
-    return [made for _, made in sorted(order, key=lambda one: one[0])][:FINDINGS]
+    for results in candidates:
+        order.append((nth[paper_of(results.spec.id)], results))
+        nth[paper_of(results.spec.id)] += 1
+    return [results for _, results in sorted(order, key=lambda pair: pair[0])][:FINDINGS]
 
 
 def _verdicts(results: Results) -> int:
@@ -82,24 +84,24 @@ def _points(results: Results) -> Iterator[plots.Point]:
     """
     for column in results.spec.columns:
         view = ColumnView(results, column)
-        values = [one.result.published.value for one in view.placed if one.result.published]
+        values = [placed.result.published.value for placed in view.placed if placed.result.published]
         if len(set(values)) < 2:
             continue
         worst, best = min(values), max(values)
         if column.better == "lower":
             worst, best = best, worst
-        for one in view.placed:
-            published, summary = one.result.published, one.result.summary
+        for placed in view.placed:
+            published, summary = placed.result.published, placed.result.summary
             if published and summary:
                 x, y = (100 * (v - worst) / (best - worst) for v in (published.value, summary.mean))
-                page, kind = cell_page(results, one), outcome_of(one.result.state).kind
-                yield plots.Point(x, y, kind, page, _label(view, one))
+                page, kind = cell_page(results, placed), outcome_of(placed.result.state).kind
+                yield plots.Point(x, y, kind, page, _label(view, placed))
 
 
-def _label(view: ColumnView, one: Placed) -> str:
-    ours, printed = mean_text(one.result.summary, view.places), printed_text(one.result.published)
-    place = f"{view.results.spec.id}, {one.row.label}, {view.column.heading}"
-    return f"{place}: printed {printed}, ours {ours}; {words_of(one.result.state)}"
+def _label(view: ColumnView, placed: Placed) -> str:
+    ours, printed = mean_text(placed.result.summary, view.places), printed_text(placed.result.published)
+    place = f"{view.results.spec.id}, {placed.row.label}, {view.column.heading}"
+    return f"{place}: printed {printed}, ours {ours}; {words_of(placed.result.state)}"
 
 
 def _best(content: Content) -> Iterator[tuple[Results, list[tuple[str, str]]]]:

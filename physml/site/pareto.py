@@ -32,28 +32,28 @@ def pareto(rows: Sequence[Row]) -> list[Row]:
     """Rows than which no other is both better and cheaper, the cheapest first.
 
     Example:
-        >>> found = pareto([Row("a", 1.0, 3.0), Row("b", 2.0, 1.0), Row("c", 3.0, 2.0)])
-        >>> [row.label for row in found]
+        >>> front = pareto([Row("a", 1.0, 3.0), Row("b", 2.0, 1.0), Row("c", 3.0, 2.0)])
+        >>> [row.label for row in front]
         ['b', 'a']
     """
-    found: list[Row] = []
-    for row in sorted(rows, key=lambda one: (one.cost, one.quality)):
-        if not found or row.quality < found[-1].quality:
-            found.append(row)
-    return found
+    front: list[Row] = []
+    for row in sorted(rows, key=lambda row: (row.cost, row.quality)):
+        if not front or row.quality < front[-1].quality:
+            front.append(row)
+    return front
 
 
 def rows_of(results: Results, cost: Callable[[CellResult], float | None]) -> list[Row]:
     """Rows with a mean rank, or with a mean in the only column, and a cost in each of these columns."""
     quality, keys = qualities(results)
     cells: dict[str, dict[str, Placed]] = {}
-    for one in results.cells:
-        cells.setdefault(one.row.label, {})[one.column.key] = one
+    for placed in results.cells:
+        cells.setdefault(placed.row.label, {})[placed.column.key] = placed
     known: dict[str, list[float]] = {}
     for label in quality:
-        found = [cost(cells[label][key].result) for key in keys]
-        if all(found):
-            known[label] = [value for value in found if value]
+        costs = [cost(cells[label][key].result) for key in keys]
+        if all(costs):
+            known[label] = [value for value in costs if value]
     middle = [statistics.median(values) for values in zip(*known.values(), strict=True)]
     return [
         Row(label, quality[label], _relative(values, middle)) for label, values in known.items() if middle
@@ -69,7 +69,9 @@ def qualities(results: Results) -> tuple[Mapping[str, float], list[str]]:
         return {}, []
     (column,) = results.spec.columns
     sign = -1.0 if column.better == "higher" else 1.0
-    means = {one.row.label: one.result.summary.mean for one in results.cells if one.result.summary}
+    means = {
+        placed.row.label: placed.result.summary.mean for placed in results.cells if placed.result.summary
+    }
     return {label: sign * mean for label, mean in means.items()}, [column.key]
 
 

@@ -50,10 +50,10 @@ class Axis:
         if self.log:
             powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
             for steps in ((1,), (1, 3), (1, 2, 5)):
-                found = [k * 10.0**p for p in powers for k in steps]
-                found = [value for value in found if self.low <= value <= self.high]
-                if len(found) >= 3:
-                    return found[:: math.ceil(len(found) / 7)]
+                values = [k * 10.0**p for p in powers for k in steps]
+                values = [value for value in values if self.low <= value <= self.high]
+                if len(values) >= 3:
+                    return values[:: math.ceil(len(values) / 7)]
         raw = (self.high - self.low) / 4
         unit = 10.0 ** math.floor(math.log10(raw))
         step = next(k * unit for k in (1, 2, 5, 10) if k * unit >= raw)
@@ -185,16 +185,16 @@ def scatter(
         y = 100 - up.at(value)
         parts.append(f'<line class="axis" x1="{LEFT}%" x2="{RIGHT}%" y1="{y:.2f}%" y2="{y:.2f}%"/>')
         parts.append(f'<text class="tick" x="{LEFT}%" y="{y - 1:.2f}%">{value:g}</text>')
-    places = [(one, across.at(one.x), 100 - up.at(one.y)) for one in points]
+    places = [(point, across.at(point.x), 100 - up.at(point.y)) for point in points]
     parts += [
-        f'<a href="{escape(one.page)}" tabindex="-1"><title>{escape(one.label)}</title>'
-        f'<circle class="dot {one.kind}" cx="{x:.2f}%" cy="{y:.2f}%" r="4"/></a>'
-        for one, x, y in places
+        f'<a href="{escape(point.page)}" tabindex="-1"><title>{escape(point.label)}</title>'
+        f'<circle class="dot {point.kind}" cx="{x:.2f}%" cy="{y:.2f}%" r="4"/></a>'
+        for point, x, y in places
     ]
     parts += [
-        f'<text class="tick name" x="{x + 1.2:.2f}%" y="{y - 2:.2f}%">{escape(one.name)}</text>'
-        for one, x, y in places
-        if one.name
+        f'<text class="tick name" x="{x + 1.2:.2f}%" y="{y - 2:.2f}%">{escape(point.name)}</text>'
+        for point, x, y in places
+        if point.name
     ]
     inner = f'<svg y="20" width="100%" height="{TALL}" overflow="visible">{"".join(parts)}</svg>'
     outer = [*_below(across, TALL + 20, names[0]), inner, _name(f"{LEFT}%", 10, names[1])]
@@ -208,9 +208,9 @@ def strip(points: Sequence[Point], table: str) -> Markup:
         _line(axis.at(0), 0, axis.at(0), 2 * middle, "trivial"),
         _line(LEFT, middle, RIGHT, middle, "axis"),
     ]
-    for i, one in enumerate(points):
-        x, y = axis.at(one.y - one.x), middle + 5 * (i % 3 - 1)
-        parts.append(f'<circle class="dot {one.kind}" cx="{x:.2f}%" cy="{y:g}" r="3"/>')
+    for i, point in enumerate(points):
+        x, y = axis.at(point.y - point.x), middle + 5 * (i % 3 - 1)
+        parts.append(f'<circle class="dot {point.kind}" cx="{x:.2f}%" cy="{y:g}" r="3"/>')
     named = [("start", LEFT, "worse"), ("middle", 50.0, "as printed"), ("end", RIGHT, "better")]
     parts += [_name(f"{x}%", low, name, anchor) for anchor, x, name in named]
     return _svg(parts, 30, f"{table}: ours against printed, {len(points)} cells")

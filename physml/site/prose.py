@@ -47,10 +47,12 @@ def markdown(text: str, links: Links) -> Markup:
             token.attrSet("id", _anchor(tokens[i + 1].content, seen))
         if token.type == "inline":
             token.children = list(_linked(token.children or [], links))
-    made = reader.renderer.render(tokens, reader.options, {})
+    rendered = reader.renderer.render(tokens, reader.options, {})
     # A table that is too wide scrolls by itself, by keyboard too.
-    made = made.replace("<table>", '<div class="wide" tabindex="0" role="group" aria-label="Table"><table>')
-    return Markup(made.replace("</table>", "</table></div>"))
+    rendered = rendered.replace(
+        "<table>", '<div class="wide" tabindex="0" role="group" aria-label="Table"><table>'
+    )
+    return Markup(rendered.replace("</table>", "</table></div>"))
 
 
 def title_of(text: str) -> str:
@@ -66,12 +68,12 @@ def without_title(text: str) -> str:
 def _anchor(text: str, seen: set[str]) -> str:
     """The id of a heading, as GitHub makes it, so that a link to it holds in both places."""
     plain = re.sub(r"[^\w -]", "", text.lower()).strip().replace(" ", "-") or "part"
-    made, n = plain, 0
-    while made in seen:
+    anchor, n = plain, 0
+    while anchor in seen:
         n += 1
-        made = f"{plain}-{n}"
-    seen.add(made)
-    return made
+        anchor = f"{plain}-{n}"
+    seen.add(anchor)
+    return anchor
 
 
 def _linked(tokens: list[Any], links: Links) -> Iterator[Any]:
@@ -103,59 +105,61 @@ def docstring(text: str) -> Markup:
     text = inspect.cleandoc(text) + "\n"
     parts: list[str] = []
     end = 0
-    for found in _MATH_BLOCK.finditer(text):
-        parts += _paragraphs(text[end : found.start()])
-        parts.append(_equations(f"{found['first']}\n{textwrap.dedent(found['rest'])}"))
-        end = found.end()
+    for match in _MATH_BLOCK.finditer(text):
+        parts += _paragraphs(text[end : match.start()])
+        parts.append(_equations(f"{match['first']}\n{textwrap.dedent(match['rest'])}"))
+        end = match.end()
     parts += _paragraphs(text[end:])
     return Markup("\n".join(parts))
 
 
 def _paragraphs(text: str) -> list[str]:
     """Sections with indented lines are lists; an example is code; all else are paragraphs."""
-    made = []
+    elements = []
     for block in re.split(r"\n\s*\n", text.strip("\n")):
         for part in _parted(block):
             head, _, rest = part.partition("\n")
             if head.strip() == "Example:":
-                made.append(f"<pre>{escape(textwrap.dedent(rest).rstrip())}</pre>")
+                elements.append(f"<pre>{escape(textwrap.dedent(rest).rstrip())}</pre>")
             elif head.strip() == "Args:":
-                made.append(f"<h2>Arguments</h2><dl class='facts'>{_arguments(textwrap.dedent(rest))}</dl>")
+                elements.append(
+                    f"<h2>Arguments</h2><dl class='facts'>{_arguments(textwrap.dedent(rest))}</dl>"
+                )
             elif part.strip():
-                made.append(f"<p>{inline(' '.join(part.split()))}</p>")
-    return made
+                elements.append(f"<p>{inline(' '.join(part.split()))}</p>")
+    return elements
 
 
 def _parted(block: str) -> list[str]:
     """Its sections, each beginning with `Source:` or the like."""
-    starts = [found.start() for found in _SECTION.finditer(block)]
+    starts = [match.start() for match in _SECTION.finditer(block)]
     edges = [0, *(at for at in starts if at), len(block)]
     return [block[a:b] for a, b in itertools.pairwise(edges)]
 
 
 def _arguments(text: str) -> str:
     entries = re.split(r"\n(?=\S)", text.strip())
-    made = []
+    items = []
     for entry in entries:
         name, _, about = entry.partition(":")
         plain = escape(name.strip().replace("`", ""))
-        made.append(f"<dt><code>{plain}</code></dt><dd>{inline(' '.join(about.split()))}</dd>")
-    return "".join(made)
+        items.append(f"<dt><code>{plain}</code></dt><dd>{inline(' '.join(about.split()))}</dd>")
+    return "".join(items)
 
 
 def inline(text: str) -> Markup:
     """Text with its equations and its code; addresses become links."""
-    made, end = [], 0
-    for found in re.finditer(r":math:`([^`]+)`|`([^`]+)`|(https?://[^\s,;)]*[^\s,;).])", text):
-        made.append(str(escape(text[end : found.start()])))
-        if found[1]:
-            made.append(_breaking(found[1]))
-        elif found[2]:
-            made.append(f"<code>{escape(found[2])}</code>")
+    pieces, end = [], 0
+    for match in re.finditer(r":math:`([^`]+)`|`([^`]+)`|(https?://[^\s,;)]*[^\s,;).])", text):
+        pieces.append(str(escape(text[end : match.start()])))
+        if match[1]:
+            pieces.append(_breaking(match[1]))
+        elif match[2]:
+            pieces.append(f"<code>{escape(match[2])}</code>")
         else:
-            made.append(f'<a href="{escape(found[3])}">{escape(found[3])}</a>')
-        end = found.end()
-    return Markup("".join([*made, str(escape(text[end:]))]))
+            pieces.append(f'<a href="{escape(match[3])}">{escape(match[3])}</a>')
+        end = match.end()
+    return Markup("".join([*pieces, str(escape(text[end:]))]))
 
 
 def _equations(text: str) -> str:
@@ -168,13 +172,13 @@ def _equations(text: str) -> str:
 def _breaking(line: str) -> str:
     """An equation in parts, each beginning with a sign or a space that no bracket holds."""
     cuts, depth = [0], 0
-    for found in _BREAKS.finditer(line):
-        depth += (found[0] in "({[") - (found[0] in ")}]")
-        cuts += [found.start()] if found[0] not in "({[)}]" and not depth else []
+    for match in _BREAKS.finditer(line):
+        depth += (match[0] in "({[") - (match[0] in ")}]")
+        cuts += [match.start()] if match[0] not in "({[)}]" and not depth else []
     parts = [line[a:b] for a, b in itertools.pairwise([*cuts, len(line)])]
-    made = [mathml(part if not i else f"{{}} {part}", "inline") for i, part in enumerate(parts)]
-    whole = "\\begin" in line or any("<code>" in part for part in made)
-    return mathml(line, "inline") if whole else " ".join(made)
+    equations = [mathml(part if not i else f"{{}} {part}", "inline") for i, part in enumerate(parts)]
+    whole = "\\begin" in line or any("<code>" in part for part in equations)
+    return mathml(line, "inline") if whole else " ".join(equations)
 
 
 @cache

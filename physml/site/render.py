@@ -50,7 +50,7 @@ class Renderer:
     def _environment(self) -> Any:
         with needed_by("the site"):
             import jinja2
-        made = jinja2.Environment(
+        environment = jinja2.Environment(
             loader=jinja2.FileSystemLoader(FOLDER / "templates"),
             autoescape=True,
             finalize=lambda value: plain(value) if type(value) is str else value,
@@ -58,12 +58,12 @@ class Renderer:
             lstrip_blocks=True,
             undefined=jinja2.StrictUndefined,
         )
-        made.filters["slug"] = words.slug
-        made.filters |= {"inline": prose.inline, "numbers": numbers}
-        made.globals.update(
-            kinds={one.kind: one.name for one in ALL}, axis_row=plots.axis_row, menu=self.menu
+        environment.filters["slug"] = words.slug
+        environment.filters |= {"inline": prose.inline, "numbers": numbers}
+        environment.globals.update(
+            kinds={outcome.kind: outcome.name for outcome in ALL}, axis_row=plots.axis_row, menu=self.menu
         )
-        return made
+        return environment
 
     @cached_property
     def _style(self) -> str:
@@ -71,7 +71,7 @@ class Renderer:
 
     def page(self, template: str, name: str, *, inline: bool = False, **context: Any) -> str:
         """A page, by its path on the site. inline: alone, with its style in it and no links to others."""
-        given = {
+        common = {
             "root": "../" * name.count("/"),
             "here": next((title for title, page in MENU if page == name), None),
             "inline": Markup(self._style) if inline else None,
@@ -79,4 +79,4 @@ class Renderer:
             "commit": self.commit,
             "docs": DOCS.is_dir(),  # an installed wheel has none
         }
-        return str(self._environment.get_template(template).render(**given, **context))
+        return str(self._environment.get_template(template).render(**common, **context))

@@ -27,8 +27,8 @@ def table_page(ident: str) -> str:
     return f"table/{ident}/index.html"
 
 
-def cell_page(results: Results, one: Placed) -> str:
-    return f"cell/{results.spec.id}/{words.slug(one.row.label)}/{words.slug(one.column.key)}/index.html"
+def cell_page(results: Results, placed: Placed) -> str:
+    return f"cell/{results.spec.id}/{words.slug(placed.row.label)}/{words.slug(placed.column.key)}/index.html"
 
 
 def run_page(identity: str) -> str:
@@ -44,7 +44,7 @@ class ColumnView:
 
     @cached_property
     def placed(self) -> list[Placed]:
-        return [one for one in self.results.cells if one.column is self.column]
+        return [placed for placed in self.results.cells if placed.column is self.column]
 
     @cached_property
     def places(self) -> int:
@@ -53,12 +53,14 @@ class ColumnView:
     @cached_property
     def references(self) -> dict[str, float]:
         """Trivial prediction -> its mean score."""
-        found = self.results.table.references.items()
-        return {name: scores[self.column.key].mean for name, scores in found if self.column.key in scores}
+        predictions = self.results.table.references.items()
+        return {
+            name: scores[self.column.key].mean for name, scores in predictions if self.column.key in scores
+        }
 
     @cached_property
     def axis(self) -> plots.Axis:
-        numbers = [(one.result.published, one.result.summary) for one in self.placed]
+        numbers = [(placed.result.published, placed.result.summary) for placed in self.placed]
         return plots.interval_axis(numbers, self.references.values())
 
     @property
@@ -69,15 +71,15 @@ class ColumnView:
     def margin(self) -> str:
         return margin_text(self.column.margin, self.column.unit)
 
-    def row(self, one: Placed) -> dict[str, Any]:
+    def row(self, placed: Placed) -> dict[str, Any]:
         """The texts of a cell, with its page, its outcome and a picture of its interval."""
-        result = one.result
+        result = placed.result
         published, summary, outcome = result.published, result.summary, outcome_of(result.state)
         texts = cell_texts(result, self.column, self.places)
         label = f"published {texts['published']}; ours {texts['ours']}"
         return texts | {
-            "label": one.row.label,
-            "page": cell_page(self.results, one),
+            "label": placed.row.label,
+            "page": cell_page(self.results, placed),
             "published_value": published and published.value,
             "ours_value": summary and summary.mean,
             "runs": texts["runs"].replace("/", " of "),
@@ -96,7 +98,9 @@ def table_context(results: Results) -> dict[str, Any]:
         "spec": results.spec,
         "document": document,
         "own": results.table.own,
-        "pages": {(one.row.label, one.column.key): cell_page(results, one) for one in results.cells},
+        "pages": {
+            (placed.row.label, placed.column.key): cell_page(results, placed) for placed in results.cells
+        },
         "columns": [ColumnView(results, column) for column in results.spec.columns],
         "costs": list(pareto.pictures(results)),
         "rest": document.long[
@@ -106,35 +110,37 @@ def table_context(results: Results) -> dict[str, Any]:
     }
 
 
-def cell_context(results: Results, one: Placed, pictures: "Pictures") -> dict[str, Any]:
+def cell_context(results: Results, placed: Placed, pictures: "Pictures") -> dict[str, Any]:
     """Context of a cell's page: runs, interval, the paper's band, curves, settings, provenance, command."""
-    view = ColumnView(results, one.column)
-    result, places = one.result, view.places
-    records = results.counted(one)
-    values = [(record, number(record, one.column)) for record in records]
+    view = ColumnView(results, placed.column)
+    result, places = placed.result, view.places
+    records = results.counted(placed)
+    values = [(record, number(record, placed.column)) for record in records]
     known = [value for _, value in values if value is not None]
-    experiment = one.cell.experiment
+    experiment = placed.cell.experiment
     axis = plots.interval_axis([(result.published, result.summary)], known) if known else None
     axis = axis and plots.Axis.over([*known, axis.low, axis.high])
-    row = view.row(one)
+    row = view.row(placed)
     label = f"{len(known)} runs, {row['ours']}"
     return {
         "spec": results.spec,
-        "one": one,
         "view": view,
         "row": row,
         "result": result,
         "experiment": experiment,
         "readings": result.comparison.readings if result.comparison else (),
-        "dots": axis and plots.dots(axis, known, result.published, result.summary, label, one.column.heading),
+        "dots": axis
+        and plots.dots(axis, known, result.published, result.summary, label, placed.column.heading),
         "runs": [run_row(record, value, places) for record, value in values],
         "curves": pictures.of(records),
         "provenance": list(flat((records[0].get("provenance") or {}) if records else {})),
         "identity": results.identities.get(experiment) if experiment else None,
         "has_runs": bool(records),
-        "earlier": _earlier(results, one) if experiment else [],
-        "reasons": [reason for reason in results.spec.reasons if reason.fits(one.row.label, one.column.key)],
-        "commands": _commands(results, one),
+        "earlier": _earlier(results, placed) if experiment else [],
+        "reasons": [
+            reason for reason in results.spec.reasons if reason.fits(placed.row.label, placed.column.key)
+        ],
+        "commands": _commands(results, placed),
     }
 
 
@@ -152,22 +158,22 @@ def run_row(record: Record, value: float | None, places: int) -> dict[str, Any]:
     }
 
 
-def _earlier(results: Results, one: Placed) -> list[tuple[str, ...]]:
+def _earlier(results: Results, placed: Placed) -> list[tuple[str, ...]]:
     """Results of the experiment under earlier settings or code: identity, mean, runs and dates."""
-    made = []
-    for identity, records in results.earlier(one.cell.experiment or "").items():
+    entries = []
+    for identity, records in results.earlier(placed.cell.experiment or "").items():
         values = [
-            v for r in records if r["status"] == "finished" and (v := number(r, one.column)) is not None
+            v for r in records if r["status"] == "finished" and (v := number(r, placed.column)) is not None
         ]
         dates = sorted(str(record.get("ended") or "")[:10] for record in records)
         mean = f"{statistics.fmean(values):.4g}" if values else NONE
         span = f"{dates[0]} to {dates[-1]}" if dates[0] != dates[-1] else dates[0]
-        made.append((identity, mean, str(len(records)), span))
-    return sorted(made, key=lambda entry: entry[3])
+        entries.append((identity, mean, str(len(records)), span))
+    return sorted(entries, key=lambda entry: entry[3])
 
 
-def _commands(results: Results, one: Placed) -> list[str]:
-    experiment = one.cell.experiment
+def _commands(results: Results, placed: Placed) -> list[str]:
+    experiment = placed.cell.experiment
     if experiment is None:
         return []
     spec = results.spec

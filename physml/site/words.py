@@ -23,7 +23,7 @@ def slug(text: str) -> str:
         ('lstm-rate-of-lem-7196', 'official', 'g2-gcn-5d25')
     """
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
-    made = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-") or "x"
+    name = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-") or "x"
     if re.fullmatch(r"[A-Za-z0-9]+(?:[ -][A-Za-z0-9]+)*", text):
-        return made
-    return f"{made}-{hashlib.sha256(text.encode()).hexdigest()[:4]}"
+        return name
+    return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:4]}"

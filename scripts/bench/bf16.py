@@ -80,9 +80,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             both = {p: Batch(layer, u, slope.transpose(0, 1), p) for p in PRECISIONS}
             plain, rounded = (both[p].gradients() for p in PRECISIONS)
             apart = max(float((a - b).norm() / a.norm()) for a, b in zip(plain, rounded, strict=True))
-            found = interleave(both, options.rounds, budget_s=60)
+            times = interleave(both, options.rounds, budget_s=60)
             case = {"layer": name, "H": hidden, "B": sizes[0], "T": sizes[1], "apart": apart}
-            result["cases"].append({**case, "precisions": found})
+            result["cases"].append({**case, "precisions": times})
     result["run"]["load_after"] = store.load()
     return result
 

@@ -208,22 +208,22 @@ class JaxStep:
         state = tuple(jax.numpy.zeros((len(u), H)) for _ in range(cell.n_states))
 
         def run(w: Weights, u: Any) -> Any:
-            def one(state: Any, u: Any) -> Any:
+            def advance(state: Any, u: Any) -> Any:
                 new = cell.step(x, w, u, state)
                 return new, new[0]
 
-            return jax.lax.scan(one, state, u)[1]
+            return jax.lax.scan(advance, state, u)[1]
 
         def both(w: Weights, u: Any) -> Any:
-            outputs, back = jax.vjp(lambda w: run(w, u), w)
-            return back(jax.numpy.ones_like(outputs))[0]
+            outputs, backward = jax.vjp(lambda w: run(w, u), w)
+            return backward(jax.numpy.ones_like(outputs))[0]
 
-        given = ({n: p.numpy() for n, p in weights.items()}, u.transpose(0, 1).contiguous().numpy())
-        self.given = jax.device_put(given)
-        self.compiled, self.wait = jax.jit(both).lower(*self.given).compile(), jax.block_until_ready
+        inputs = ({n: p.numpy() for n, p in weights.items()}, u.transpose(0, 1).contiguous().numpy())
+        self.inputs = jax.device_put(inputs)
+        self.compiled, self.wait = jax.jit(both).lower(*self.inputs).compile(), jax.block_until_ready
 
     def __call__(self) -> Any:
-        return self.wait(self.compiled(*self.given))
+        return self.wait(self.compiled(*self.inputs))
 
 
 def steps_of(name: str, size: Sequence[int], variants: Sequence[str]) -> dict[str, Call]:
@@ -233,28 +233,28 @@ def steps_of(name: str, size: Sequence[int], variants: Sequence[str]) -> dict[st
     shapes = cell.shapes(D, H)
     weights = {n: torch.randn(shape) / max(shape[0], 2) ** 0.5 / 2 for n, shape in shapes.items()}
     u = torch.randn(B, T, D)
-    made: dict[str, Call] = {}
+    calls: dict[str, Call] = {}
     for variant in variants:
         if variant in ("loop", "compiled"):
             backend = "reference" if variant == "loop" else "native"
-            made[variant] = TorchStep(cell, weights, u, backend)
+            calls[variant] = TorchStep(cell, weights, u, backend)
         elif variant == "jax":
             try:
-                made[variant] = JaxStep(cell, weights, u)
+                calls[variant] = JaxStep(cell, weights, u)
             except InputError as error:
                 print(f"jax: {error}")
         elif cell.other is not None and cell.other[0] == variant:
-            made[variant] = LayerStep(cell.other[1](D, H), u)
-    return made
+            calls[variant] = LayerStep(cell.other[1](D, H), u)
+    return calls
 
 
-def table(found: dict[str, dict[str, dict[str, Any]]]) -> str:
+def table(cells: dict[str, dict[str, dict[str, Any]]]) -> str:
     """Milliseconds of the compiled cell, and times of the others relative to it."""
     lines = [
         "| cell, T, B, D, H | compiled, ms | " + " | ".join(v for v in VARIANTS if v != "compiled") + " |"
     ]
     lines.append("|" + "---|" * (len(VARIANTS) + 1))
-    for title, facts in found.items():
+    for title, facts in cells.items():
         own = facts["compiled"]["ms"]
         times = [facts.get(v, {}).get("ms") for v in VARIANTS if v != "compiled"]
         others = ["" if ms is None else f"{ms / own:.2f}" for ms in times]
@@ -269,26 +269,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--budget", type=float, default=20.0, help="seconds for one cell at one size")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, nothing written")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    sizes = ((20, 3, 2, 4),) if given.quick else SIZES
-    moment, found = store.moment("cpu", 1), {}
+    sizes = ((20, 3, 2, 4),) if options.quick else SIZES
+    moment, cells = store.moment("cpu", 1), {}
     for size in sizes:
-        for name in given.cell or CELLS:
-            variants = [v for v in given.variants.split(",") if v != "loop" or size[0] <= 1000]
+        for name in options.cell or CELLS:
+            variants = [v for v in options.variants.split(",") if v != "loop" or size[0] <= 1000]
             title = f"{name}, {', '.join(map(str, size))}"
-            found[title] = interleave(steps_of(name, size, variants), given.rounds, given.budget)
-            print(table({title: found[title]}).splitlines()[-1], flush=True)
-    print(table(found))
-    if not given.quick and not given.cell:
-        write(found, moment)
+            cells[title] = interleave(steps_of(name, size, variants), options.rounds, options.budget)
+            print(table({title: cells[title]}).splitlines()[-1], flush=True)
+    print(table(cells))
+    if not options.quick and not options.cell:
+        write(cells, moment)
 
 
-def write(found: dict[str, dict[str, dict[str, Any]]], moment: dict[str, Any]) -> None:
+def write(cells: dict[str, dict[str, dict[str, Any]]], moment: dict[str, Any]) -> None:
     facts = store.machine("cpu")
     path = store.path_of(f"cells-{store.machine_class(facts)}")
-    files.write_json(path, {"machine": facts, **moment, "load_after": store.load(), "cells": found})
-    files.write_text(path.with_suffix(".md"), f"# Compiled cells\n\n{NOTE}\n\n{table(found)}\n")
+    files.write_json(path, {"machine": facts, **moment, "load_after": store.load(), "cells": cells})
+    files.write_text(path.with_suffix(".md"), f"# Compiled cells\n\n{NOTE}\n\n{table(cells)}\n")
     print(f"written: {display_path(path)}")
 
 

@@ -144,18 +144,18 @@ def gradient_errors(workload: Workload, variants: Sequence[str], device: str) ->
     exact = Step(workload, "reference", device)
     exact.module.double()
     exact.u, exact.slope = exact.u.double(), exact.slope.double()
-    wanted = exact.gradients()
-    found: dict[str, Any] = {}
+    expected = exact.gradients()
+    errors: dict[str, Any] = {}
     for variant in variants:
         try:
-            found[variant] = worst(Step(workload, variant, device).gradients(), wanted)
+            errors[variant] = worst(Step(workload, variant, device).gradients(), expected)
         except Exception as error:  # one that fails must not take the others with it
-            found[variant] = not_run(error)
-    return found
+            errors[variant] = not_run(error)
+    return errors
 
 
-def worst(gradients: dict[str, Tensor], wanted: dict[str, Tensor]) -> dict[str, Any]:
-    distances = {name: relative_error(gradients[name], exact) for name, exact in wanted.items()}
+def worst(gradients: dict[str, Tensor], expected: dict[str, Tensor]) -> dict[str, Any]:
+    distances = {name: relative_error(gradients[name], exact) for name, exact in expected.items()}
     name, distance = max(distances.items(), key=itemgetter(1))
     return {"error": float(f"{distance:.2g}"), "parameter": name}
 
@@ -173,13 +173,13 @@ def compare(workload: Workload, backend: str, precision: str, tensors: Tensors, 
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     try:
-        found, *again = (
+        first, *again = (
             everything(workload, function, tensors, dtype) for _ in range(1 if backend == "reference" else 2)
         )
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
-    repeats = all(torch.equal(x, again[0][name]) for name, x in found.items()) if again else None
-    errors = {name: relative_error(x, exact[name]) for name, x in found.items()}
+    repeats = all(torch.equal(x, again[0][name]) for name, x in first.items()) if again else None
+    errors = {name: relative_error(x, exact[name]) for name, x in first.items()}
     gradients = {name[2:]: errors.pop(name) for name in list(errors) if name.startswith("d ")}
     of, gradient = max(gradients.items(), key=itemgetter(1))
     tolerance = max(TOLERANCE[precision], SENSITIVE.get(workload.name, 0.0))
@@ -301,8 +301,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     workloads = [w for w in CHECKED if not options.workload or w.name in options.workload]
     workloads = [smaller(w) for w in workloads] if options.quick else workloads
-    found = about(options.device)
-    print("  ".join(f"{key} {value}" for key, value in found.items()))
+    facts = about(options.device)
+    print("  ".join(f"{key} {value}" for key, value in facts.items()))
     print(HEAD)
     rows: list[Row] = []
     untried: dict[str, str] = {}
@@ -314,12 +314,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             untried.setdefault(*entry)
     passed = bool(rows) and all(row.passed for row in rows)
     if options.device == "cuda" and "triton" in {row.backend for row in rows} and not options.quick:
-        found["scan_memory"] = memory = scan_memory()
+        facts["scan_memory"] = memory = scan_memory()
         passed &= _memory_fits(memory)
     print("Not tried: " + ("; ".join(f"{name}: {why}" for name, why in untried.items()) or "nothing") + ".")
     print("All right." if passed else "Not all right, see above." if rows else "Nothing was tried.")
     if options.out is not None:
-        result = {**found, "passed": passed, "not_tried": untried}
+        result = {**facts, "passed": passed, "not_tried": untried}
         result["rows"] = [{**vars(row), "passed": row.passed} for row in rows]
         options.out.parent.mkdir(parents=True, exist_ok=True)
         options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -65,10 +65,10 @@ CELLS = tuple(
 def draw(cell: Workload, rng: torch.Generator) -> dict[str, Tensor]:
     """Input, states and weights, these uniform in [-H^(-1/2), H^(-1/2)]."""
     shapes, n_states = SHAPES[cell.settings["step"].__name__]
-    found = {"u": torch.randn(cell.B, cell.T, cell.D, generator=rng)}
+    tensors = {"u": torch.randn(cell.B, cell.T, cell.D, generator=rng)}
     for k in range(n_states):
-        found[f"state{k}"] = torch.randn(cell.B, cell.H, generator=rng) / 2
+        tensors[f"state{k}"] = torch.randn(cell.B, cell.H, generator=rng) / 2
     for name, (rows, columns) in shapes.items():
         size = [rows * cell.H, *(cell.sizes[x] for x in columns)]
-        found[name] = (2 * torch.rand(size, generator=rng) - 1) * cell.H**-0.5
-    return found
+        tensors[name] = (2 * torch.rand(size, generator=rng) - 1) * cell.H**-0.5
+    return tensors

@@ -30,9 +30,9 @@ def graph(n: int, n_edges: int) -> dict[str, Any]:
     label = np.arange(n) * CLASSES // n
     x = g.standard_normal((n, FEATURES), dtype=np.float32)
     x[np.arange(n), label] += 1
-    back = np.argsort(place)
+    inverse = np.argsort(place)
     edge_index = place[np.stack([sender, np.arange(n_edges) % n])]
-    return {"x": x[back], "edge_index": edge_index, "y": label[back].astype(np.int64)}
+    return {"x": x[inverse], "edge_index": edge_index, "y": label[inverse].astype(np.int64)}
 
 
 def train(sample: str, epochs: int, n: int, n_edges: int) -> dict[str, Any]:
@@ -101,8 +101,8 @@ def main() -> int:
     options = parser.parse_args()
     for way, sample in WAYS.items():
         with multiprocessing.get_context("spawn").Pool(1) as pool:
-            found = pool.apply(train, (sample, options.epochs, options.nodes, options.edges))
-        print(way, json.dumps(found), flush=True)
+            measured = pool.apply(train, (sample, options.epochs, options.nodes, options.edges))
+        print(way, json.dumps(measured), flush=True)
     return 0
 
 

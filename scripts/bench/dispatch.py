@@ -56,7 +56,7 @@ def _unicornn(H: int, B: int, T: int) -> Args:
 
 
 def _cell(H: int, B: int, T: int) -> Args:
-    made = [_draw(*shape) for shape in ((B, T, D), (B, H), (H, H), (H, D))]
+    tensors = [_draw(*shape) for shape in ((B, T, D), (B, H), (H, H), (H, D))]
 
     def op(u: Tensor, h: Tensor, W: Tensor, V: Tensor, *, backend: str) -> Tensor:
         def step(u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor]]:
@@ -65,7 +65,7 @@ def _cell(H: int, B: int, T: int) -> Args:
 
         return recurrence(step, u, (h,), backend=backend)[0]
 
-    return op, made
+    return op, tensors
 
 
 OPS: dict[str, tuple[Callable[[int, int, int], Args], int]] = {  # and products of H x H in a step
@@ -80,10 +80,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return command.run("dispatch", _parser().parse_args(arguments), measure, text, _joined)
 
 
-def _joined(there: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+def _joined(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """Cells of operations that were not measured now stay."""
     measured = {cell["op"] for cell in new["cells"]}
-    kept = [cell for cell in there.get("cells", []) if cell["op"] not in measured]
+    kept = [cell for cell in old.get("cells", []) if cell["op"] not in measured]
     return new | {"cells": kept + new["cells"]}
 
 
@@ -133,8 +133,8 @@ def _timed(op: Callable[..., Any], tensors: list[Tensor], trained: bool, n_round
     before, rounds.SAMPLE_S = rounds.SAMPLE_S, SAMPLE_S
     try:
         for n in (n_rounds, 4 * n_rounds):
-            found = interleave(steps, n, BUDGET_S)
-            ms = {name: one["ms"] for name, one in found.items() if "ms" in one}
+            timed = interleave(steps, n, BUDGET_S)
+            ms = {name: facts["ms"] for name, facts in timed.items() if "ms" in facts}
             if ms[auto] <= BEATEN * min(ms.values()):
                 break
     finally:
@@ -150,8 +150,8 @@ def _call(op: Callable[..., Any], tensors: list[Tensor], name: str, trained: boo
     def both() -> None:
         for x in tensors:
             x.grad = None
-        made = op(*tensors, backend=name)
-        outputs: Tensor = made if isinstance(made, Tensor) else made[0]
+        result = op(*tensors, backend=name)
+        outputs: Tensor = result if isinstance(result, Tensor) else result[0]
         outputs.backward(torch.ones_like(outputs))
 
     return both if trained else forward

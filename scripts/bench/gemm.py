@@ -37,14 +37,14 @@ def steps(device: str) -> dict[tuple[str, Shape], Step]:
     """A product per library and shape, ready to be timed; without a compiler torch's alone."""
     cuda = device.startswith("cuda")
     library = None if cuda else _library()
-    found: dict[tuple[str, Shape], Step] = {}
+    products: dict[tuple[str, Shape], Step] = {}
     for m, n, k in CUDA_SHAPES if cuda else CPU_SHAPES:
         a, b = torch.randn(m, k, device=device), torch.randn(k, n, device=device)
         c = torch.empty(m, n, device=device)
-        found["torch", (m, n, k)] = partial(torch.mm, a, b, out=c)
+        products["torch", (m, n, k)] = partial(torch.mm, a, b, out=c)
         if library is not None:
-            found["native", (m, n, k)] = _native(library, a, b)
-    return found
+            products["native", (m, n, k)] = _native(library, a, b)
+    return products
 
 
 def _library() -> ctypes.CDLL | None:
@@ -70,11 +70,11 @@ def _native(library: ctypes.CDLL, a: Tensor, b: Tensor) -> Step:
 
 def rates(timed: Mapping[tuple[str, Shape], Mapping[str, Any]]) -> dict[str, Any]:
     """Per library the rate of each shape, in GFLOP/s of the median, and the best one."""
-    found: dict[str, Any] = {}
+    by_library: dict[str, Any] = {}
     for (library, (m, n, k)), facts in timed.items():
         if "ms" in facts:
             rate = round(2 * m * n * k / facts["ms"] / 1e6, 1)
-            entry = found.setdefault(library, {"best_gflops": 0.0, "shapes": {}})
+            entry = by_library.setdefault(library, {"best_gflops": 0.0, "shapes": {}})
             entry["shapes"][f"{m}x{n}x{k}"] = rate
             entry["best_gflops"] = max(rate, entry["best_gflops"])
-    return found
+    return by_library

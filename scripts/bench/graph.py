@@ -117,8 +117,8 @@ def _jobs(specs: Sequence[RunSpec], workload: Workload, folder: Path) -> list[Pa
     whole = batches["train"]
     arrays = {"x": whole.input, "y": whole.target, "edge_index": whole.edge_index}
     arrays |= {part: batch.index for part, batch in batches.items()}
-    given: dict[str, Any] = {name: np.asarray(tensor) for name, tensor in arrays.items()}
-    np.savez(folder / "data.npz", **given)
+    numpy_arrays: dict[str, Any] = {name: np.asarray(tensor) for name, tensor in arrays.items()}
+    np.savez(folder / "data.npz", **numpy_arrays)
     model, net = config["model"], config["net"]
     of_net = {"hidden": net["hidden"], "input_dropout": net["input_dropout"], "out_dropout": net["dropout"]}
     keys = {**model, **of_net, "conv": workload.conv, "own_gate": model.get("gate_coupling") is not None}
@@ -133,11 +133,11 @@ def _jobs(specs: Sequence[RunSpec], workload: Workload, folder: Path) -> list[Pa
 
 def _plain(jobs: Sequence[Path], parameters: int) -> dict[str, float]:
     """RunFailed if a plain run fails, or is of a network of another size than ours."""
-    with seconds() as found, ThreadPoolExecutor(resources.cores()) as pool:
-        told = list(pool.map(_plain_run, jobs))
-    if any(one["parameters"] != parameters for one in told):
-        raise RunFailed(f"the plain network has {told[0]['parameters']} parameters, ours {parameters}.")
-    return {**found, "loop_s": round(sum(one["loop_s"] for one in told), 3)}
+    with seconds() as spent, ThreadPoolExecutor(resources.cores()) as pool:
+        results = list(pool.map(_plain_run, jobs))
+    if any(result["parameters"] != parameters for result in results):
+        raise RunFailed(f"the plain network has {results[0]['parameters']} parameters, ours {parameters}.")
+    return {**spent, "loop_s": round(sum(result["loop_s"] for result in results), 3)}
 
 
 def _plain_run(job: Path) -> dict[str, Any]:
@@ -145,8 +145,8 @@ def _plain_run(job: Path) -> dict[str, Any]:
     done = subprocess.run(command, capture_output=True, text=True, env=environment(1), check=False)
     if done.returncode:
         raise RunFailed(f"a plain run failed: {(done.stderr.strip().splitlines() or ['no output'])[-1]}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
 HEADS = ("", "epochs", "plain, runs/h", "physml, runs/h", "ratio", "processor s", "ratio", "loop s", "ratio")
@@ -155,9 +155,9 @@ HEADS = ("", "epochs", "plain, runs/h", "physml, runs/h", "ratio", "processor s"
 def lines(workloads: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """A table: runs per hour with the start of a process, processor seconds per run, and the loop alone."""
     rows = []
-    for name, one in workloads.items():
-        plain, ours = (per_run(one["ways"][way], one["runs"]) for way in ("plain", "physml"))
-        row = [name, str(one["epochs"]), *(number(3600 / m["clock_s"]) for m in (plain, ours))]
+    for name, entry in workloads.items():
+        plain, ours = (per_run(entry["ways"][way], entry["runs"]) for way in ("plain", "physml"))
+        row = [name, str(entry["epochs"]), *(number(3600 / m["clock_s"]) for m in (plain, ours))]
         row.append(ratio(plain["clock_s"] / ours["clock_s"]))
         for key in ("processor_s", "loop_s"):
             row += [f"{number(plain[key])} : {number(ours[key])}", ratio(plain[key] / ours[key])]
@@ -174,8 +174,8 @@ def markdown(result: Mapping[str, Any]) -> str:
         "",
         *lines(result["workloads"]),
         "",
-        *(f"- {name}: {one['runs']} runs, {len(one['ways']['plain'])} rounds. {moment(one['moment'])}"
-          for name, one in result["workloads"].items()),
+        *(f"- {name}: {entry['runs']} runs, {len(entry['ways']['plain'])} rounds. {moment(entry['moment'])}"
+          for name, entry in result["workloads"].items()),
     ]  # fmt: skip
     return "\n".join(text) + "\n"
 

@@ -28,19 +28,19 @@ def sweep(
 ) -> dict[str, Any]:
     """Times per size, all sizes and variants interleaved, and the slope: 1 is proportional."""
     refused: dict[str, Any] = {}
-    made: dict[tuple[str, int], Call] = {}
+    calls: dict[tuple[str, int], Call] = {}
     for size in sizes:
         steps, lacking = steps_of(middle.with_sizes({axis: size}), variants, device)
         refused = lacking | refused
-        made |= {(variant, size): step for variant, step in steps.items()}
-    complete = {name: step for name, step in made.items() if name[0] not in refused}
+        calls |= {(variant, size): step for variant, step in steps.items()}
+    complete = {name: step for name, step in calls.items() if name[0] not in refused}
     timed = interleave(complete, rounds, budget_s, device)
-    found: dict[str, Any] = {"sizes": list(sizes), "variants": refused}
+    result: dict[str, Any] = {"sizes": list(sizes), "variants": refused}
     for variant in variants:
         ms = [timed[variant, size]["ms"] for size in sizes if "ms" in timed.get((variant, size), {})]
         if len(ms) == len(sizes):
-            found["variants"][variant] = {"ms": ms, "slope": slope(sizes, ms)}
-    return found
+            result["variants"][variant] = {"ms": ms, "slope": slope(sizes, ms)}
+    return result
 
 
 def slope(sizes: Sequence[int], ms: Sequence[float]) -> float:

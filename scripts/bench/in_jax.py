@@ -44,20 +44,20 @@ class JaxStep:
         weights = {name: p.detach().numpy() for name, p in layer.named_parameters()}
 
         def both(weights: Weights, u: Any, slope: Any) -> Any:
-            outputs, back = jax.vjp(lambda w: run(w, u, n_layers), weights)
-            return outputs, back(slope)[0]
+            outputs, backward = jax.vjp(lambda w: run(w, u, n_layers), weights)
+            return outputs, backward(slope)[0]
 
         def forward(weights: Weights, u: Any, _: Any) -> Any:
             return run(weights, u, n_layers)
 
-        given = [x.transpose(0, 1).contiguous().numpy() for x in (u, slope)]
-        self.given = jax.device_put((weights, *given))
-        self.compiled = jax.jit(forward if inference else both).lower(*self.given).compile()
+        inputs = [x.transpose(0, 1).contiguous().numpy() for x in (u, slope)]
+        self.inputs = jax.device_put((weights, *inputs))
+        self.compiled = jax.jit(forward if inference else both).lower(*self.inputs).compile()
         self.wait = jax.block_until_ready
 
     def __call__(self) -> Any:
         """Outputs (T, B, H), and the gradients by name unless it is inference."""
-        return self.wait(self.compiled(*self.given))
+        return self.wait(self.compiled(*self.inputs))
 
 
 def _layer_of(layer: CoRNN | LEM | UnICORNN) -> Callable[[Weights, Any, int], Any]:
@@ -147,9 +147,9 @@ def fft_s4d(layer: Any, u: Tensor) -> Callable[[], Any]:
         return jnp.fft.irfft(spectrum, 2 * n, 1)[:, :n] + w["D"] * u
 
     def both(w: Weights, u: Any) -> Any:
-        outputs, back = jax.vjp(lambda w: run(w, u), w)
-        return outputs, back(jnp.ones_like(outputs))[0]
+        outputs, backward = jax.vjp(lambda w: run(w, u), w)
+        return outputs, backward(jnp.ones_like(outputs))[0]
 
-    given = jax.device_put((weights, u.numpy()))
-    compiled = jax.jit(both).lower(*given).compile()
-    return lambda: jax.block_until_ready(compiled(*given))
+    inputs = jax.device_put((weights, u.numpy()))
+    compiled = jax.jit(both).lower(*inputs).compile()
+    return lambda: jax.block_until_ready(compiled(*inputs))

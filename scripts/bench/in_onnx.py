@@ -22,10 +22,10 @@ class OnnxStep:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        self.given = {"x0": u.transpose(0, 1).contiguous().numpy()}
+        self.inputs = {"x0": u.transpose(0, 1).contiguous().numpy()}
 
     def __call__(self) -> Any:
-        return self.session.run(None, self.given)[0]
+        return self.session.run(None, self.inputs)[0]
 
 
 def _model(lstm: nn.LSTM) -> bytes:
@@ -40,14 +40,14 @@ def _model(lstm: nn.LSTM) -> bytes:
         nodes.append(helper.make_node("LSTM", inputs, [f"y{k}"], hidden_size=lstm.hidden_size))
         nodes.append(helper.make_node("Squeeze", [f"y{k}", "direction"], [f"x{k + 1}"]))
     ends = {"x0": lstm.input_size, f"x{lstm.num_layers}": lstm.hidden_size}
-    given, found = (
+    graph_inputs, graph_outputs = (
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["T", "B", width])]
         for name, width in ends.items()
     )
-    graph = helper.make_graph(nodes, "lstm", given, found, weights)
+    graph = helper.make_graph(nodes, "lstm", graph_inputs, graph_outputs, weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    made: bytes = model.SerializeToString()
-    return made
+    content: bytes = model.SerializeToString()
+    return content
 
 
 def _reordered(x: Tensor) -> Tensor:

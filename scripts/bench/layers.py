@@ -34,8 +34,8 @@ class Stack(nn.Module):
         self.layers = nn.ModuleList(layers)
 
     def forward(self, u: Tensor) -> tuple[Tensor, None]:
-        for one in self.layers:
-            u = one(u)[0]
+        for layer in self.layers:
+            u = layer(u)[0]
         return u, None
 
 
@@ -99,8 +99,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     for length in options.lengths:
         at = Workload("layers", "layers", "unicornn", length, **sizes)
         steps = {name: Pass(name, at, options.device) for name in LAYERS}
-        found = interleave(steps, options.rounds, options.budget_s, options.device)
-        result["lengths"][str(length)] = found
+        times = interleave(steps, options.rounds, options.budget_s, options.device)
+        result["lengths"][str(length)] = times
     result["run"]["load_after"] = store.load()
     return result
 
@@ -111,13 +111,13 @@ def text(result: dict[str, Any]) -> str:
     rows, refused = [], {}
     for name in LAYERS:
         cells = []
-        for found in lengths.values():
-            one, ours = found[name], found["UnICORNN, 2 layers"].get("ms")
-            if "not_run" in one:
-                refused[name] = one["not_run"]
-            quartiles = f"{report.number(one.get('ms_q25'))}..{report.number(one.get('ms_q75'))}"
-            cells += [f"{report.number(one.get('ms'))} ({quartiles})" if "ms" in one else "–"]
-            cells += [report.ratio(one["ms"] / ours if ours and "ms" in one else None)]
+        for by_layer in lengths.values():
+            facts, ours = by_layer[name], by_layer["UnICORNN, 2 layers"].get("ms")
+            if "not_run" in facts:
+                refused[name] = facts["not_run"]
+            quartiles = f"{report.number(facts.get('ms_q25'))}..{report.number(facts.get('ms_q75'))}"
+            cells += [f"{report.number(facts.get('ms'))} ({quartiles})" if "ms" in facts else "–"]
+            cells += [report.ratio(facts["ms"] / ours if ours and "ms" in facts else None)]
         rows.append([name, *cells])
     heads = [head for n in lengths for head in (f"N = {n}, ms", "/ UnICORNN")]
     where = "a GPU" if result["device"].startswith("cuda") else "a CPU, processor time of one thread"

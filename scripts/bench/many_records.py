@@ -29,9 +29,9 @@ def fill(results: Path, count: int) -> int:
         seed = content["seed"] + turn // len(paths) * 1000
         folder = results / source.parent.relative_to(OWN_RESULTS)
         folder.mkdir(parents=True, exist_ok=True)
-        made = {**content, "seed": seed}
+        copied = {**content, "seed": seed}
         files = {record.setting_path(folder, content["identity"], content["setting"]): setting}
-        files[folder / f"{record.stem_of(made)}.json"] = made
+        files[folder / f"{record.stem_of(copied)}.json"] = copied
         for path, value in files.items():
             path.write_text(json.dumps(value, indent=1), encoding="utf-8")
     return count

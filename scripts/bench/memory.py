@@ -23,13 +23,13 @@ def measure(workload: Workload, variant: str, device: str) -> dict[str, Any]:
     sender.close()
     try:
         in_time = receiver.poll(TIME_LIMIT_S)
-        found: dict[str, Any] = receiver.recv() if in_time else {"not_run": f"more than {TIME_LIMIT_S} s"}
+        result: dict[str, Any] = receiver.recv() if in_time else {"not_run": f"more than {TIME_LIMIT_S} s"}
     except EOFError:  # it was killed, perhaps for the memory it took
         process.join()
-        found = {"not_run": f"exit code {process.exitcode}"}
+        result = {"not_run": f"exit code {process.exitcode}"}
     process.kill()
     process.join()
-    return found
+    return result
 
 
 def _send_peak(sender: Connection, workload: Workload, variant: str, device: str) -> None:

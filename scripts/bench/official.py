@@ -100,10 +100,10 @@ def _from_file(path: Path, name: str) -> Callable[..., nn.Module]:
     spec = importlib.util.spec_from_file_location(f"physml_official_{path.parent.name}", path)
     if spec is None or spec.loader is None or not path.exists():
         raise InputError(f"PHYSML_OFFICIAL has no {'/'.join(path.parts[-4:])}")
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    made: Callable[..., nn.Module] = getattr(found, name)
-    return made
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    network: Callable[..., nn.Module] = getattr(module, name)
+    return network
 
 
 def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:

@@ -91,20 +91,20 @@ def own_roots() -> Iterator[None]:
 @contextmanager
 def seconds() -> Iterator[dict[str, float]]:
     """Seconds by the clock, and of the processors for child processes; filled in at the end."""
-    found: dict[str, float] = {}
+    spent: dict[str, float] = {}
     used, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    yield found
+    yield spent
     clock_s, now = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     processor_s = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
-    found |= {"clock_s": round(clock_s, 2), "processor_s": round(processor_s, 2)}
+    spent |= {"clock_s": round(clock_s, 2), "processor_s": round(processor_s, 2)}
 
 
 def timed(specs: list[RunSpec], jobs: int | None) -> dict[str, float]:
-    with seconds() as found:
+    with seconds() as spent:
         outcome = scheduler.carry_out(planning.plan(specs), jobs=jobs)
     if outcome.exit_code:
         raise RunFailed(f"not all runs came to their end: {outcome.codes}.")
-    return found
+    return spent
 
 
 def forget(specs: list[RunSpec]) -> None:
@@ -118,9 +118,9 @@ def text(result: dict[str, Any]) -> str:
     lines = [
         f"{result['experiment']}, {result['epochs']} epochs, {result['runs']} runs, {result['cores']} cores"
     ]
-    for way, one in ways.items():
-        rate = f"{3600 / one['clock_s']:7.0f} runs per hour"
-        lines.append(f"  {way:14} {rate}, {one['processor_s']:6.1f} processor seconds per run")
+    for way, medians in ways.items():
+        rate = f"{3600 / medians['clock_s']:7.0f} runs per hour"
+        lines.append(f"  {way:14} {rate}, {medians['processor_s']:6.1f} processor seconds per run")
     faster = ways["one at a time"]["clock_s"] / ways["auto"]["clock_s"]
     return "\n".join([*lines, f"  auto against one at a time: {faster:.2f}"])
 

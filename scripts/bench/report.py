@@ -57,7 +57,7 @@ def ratio(value: float | None) -> str:
 
 def per_run(rounds: Sequence[Mapping[str, float]], n_runs: int) -> dict[str, float]:
     """Medians over rounds of n runs, for one run."""
-    return {key: statistics.median(one[key] for one in rounds) / n_runs for key in rounds[0]}
+    return {key: statistics.median(measured[key] for measured in rounds) / n_runs for key in rounds[0]}
 
 
 def title(name: str) -> str:
@@ -158,16 +158,18 @@ def _dated(results: Mapping[str, Result], part: str, lines: list[str]) -> list[s
 def _inference_table(results: Mapping[str, Result]) -> list[str]:
     """Forward alone, nothing recorded: in this process, and with memory that is kept."""
     cells = {name: r["inference"] for name, r in results.items() if "inference" in r}
-    used = [v for v in VARIANTS if any("ms" in one["variants"].get(v, {}) for one in cells.values())]
+    used = [v for v in VARIANTS if any("ms" in cell["variants"].get(v, {}) for cell in cells.values())]
     rows = []
-    for name, one in cells.items():
-        warm = {v: targets.time_of(one, v, "warm") for v in used}
-        own = [f"{number(targets.time_of(one, v))}{f' / {number(warm[v])}' if warm[v] else ''}" for v in used]
+    for name, cell in cells.items():
+        warm = {v: targets.time_of(cell, v, "warm") for v in used}
+        own = [
+            f"{number(targets.time_of(cell, v))}{f' / {number(warm[v])}' if warm[v] else ''}" for v in used
+        ]
         rows.append((title(name), *own))
     refused = {
         f"{LABELS[v]}: {facts['not_run'].rstrip('.')}."
-        for one in cells.values()
-        for v, facts in one["variants"].items()
+        for cell in cells.values()
+        for v, facts in cell["variants"].items()
         if v not in used
     }
     lines = ["Forward of one batch without gradients; behind the stroke: warm.", ""]
@@ -186,11 +188,11 @@ def _variant_table(results: Mapping[str, Result], part: str, cell: Any) -> list[
 def _growth_table(growth: Result) -> list[str]:
     rows = []
     for name, axes in growth["recurrences"].items():
-        for axis, found in axes.items():
-            for variant, facts in found["variants"].items():
+        for axis, sweep in axes.items():
+            for variant, facts in sweep["variants"].items():
                 if "slope" in facts:
                     ms = " ".join(number(x) for x in facts["ms"])
-                    sizes = " ".join(map(str, found["sizes"]))
+                    sizes = " ".join(map(str, sweep["sizes"]))
                     rows.append((f"{name}, {LABELS[variant]}", axis, sizes, ms, f"{facts['slope']:.2f}"))
     return [moment(growth["run"]), "", *table(("", "axis", "sizes", "ms", "slope"), rows)]
 
@@ -199,8 +201,10 @@ def _packing(entry: Result) -> list[str]:
     """Runs per hour, one at a time and packed, as `scripts.bench.packing` measured them."""
     rows = []
     for way, rounds in entry["ways"].items():
-        one = per_run(rounds, entry["runs"])
-        rows.append((way, number(3600 / one["clock_s"]), number(one["processor_s"]), str(len(rounds))))
+        medians = per_run(rounds, entry["runs"])
+        rows.append(
+            (way, number(3600 / medians["clock_s"]), number(medians["processor_s"]), str(len(rounds)))
+        )
     what = f"{entry['experiment']}, {entry['epochs']} epochs, {entry['runs']} runs on {entry['cores']} cores."
     heads = ("", "runs per hour", "processor s per run", "n")
     return [f"{what} {moment(entry['moment'])}", "", *table(heads, rows)]
@@ -208,8 +212,8 @@ def _packing(entry: Result) -> list[str]:
 
 def markdown(result: Result, device: str) -> str:
     """The whole report of a results file."""
-    found = result["workloads"]
-    results = {w.name: found[w.name] for w in WORKLOADS if w.name in found} | found
+    workloads = result["workloads"]
+    results = {w.name: workloads[w.name] for w in WORKLOADS if w.name in workloads} | workloads
     timed = {k: r for k, r in results.items() if "variants" in r}
     rows = targets.judged(results, device)
     words, kernel = [row["verdict"] for row in rows], targets.fast(device)
@@ -233,8 +237,8 @@ def markdown(result: Result, device: str) -> str:
         "",
         *target_table(rows),
     ]
-    for key, one in timed.items():
-        lines += ["", f"## {title(key)}", "", headline(one), "", *times(one, device)]
+    for key, workload in timed.items():
+        lines += ["", f"## {title(key)}", "", headline(workload), "", *times(workload, device)]
     parts = {
         "Inference, CPU ms": _inference_table(results),
         "Threads": _thread_table(results),

@@ -58,9 +58,9 @@ def chosen(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
 def timed(workload: Workload, variants: Sequence[str], options: argparse.Namespace) -> dict[str, Any]:
     """The pass `time` of one workload: every variant, and plain products to compare with, interleaved."""
     products = gemm.steps(options.device)
-    found = both_ways(workload, [v for v in variants if v != "onnx"], options, products)
-    rates = gemm.rates(found.pop("products"))
-    return {"sizes": workload.sizes, "flops": workload.flops, "gemm": rates, **found}
+    times = both_ways(workload, [v for v in variants if v != "onnx"], options, products)
+    rates = gemm.rates(times.pop("products"))
+    return {"sizes": workload.sizes, "flops": workload.flops, "gemm": rates, **times}
 
 
 def both_ways(
@@ -77,13 +77,13 @@ def both_ways(
     steps, refused = steps_of(workload, variants, device, inference)
     again = [v for v in KEPT if v in steps]
     with keeping.steps_kept(workload, again, device, options.threads, inference) as (kept, not_kept):
-        found = interleave({**steps, **{("warm", v): kept[v] for v in kept}, **products}, *limits)
+        times = interleave({**steps, **{("warm", v): kept[v] for v in kept}, **products}, *limits)
     run["load_after"] = store.load()
     return {
         "run": run,
-        "variants": {v: refused.get(v) or found[v] for v in variants},
-        "warm": {v: not_kept.get(v) or found["warm", v] for v in again},
-        **({"products": {key: found[key] for key in products}} if products else {}),
+        "variants": {v: refused.get(v) or times[v] for v in variants},
+        "warm": {v: not_kept.get(v) or times["warm", v] for v in again},
+        **({"products": {key: times[key] for key in products}} if products else {}),
     }
 
 
@@ -98,10 +98,10 @@ def threaded(workload: Workload, variants: Sequence[str], options: argparse.Name
 
     both = {(v, n): partial(with_threads, n, step) for v, step in steps.items() for n in (1, 2)}
     # The first call with another number of threads is not timed: the system spreads them over the cores.
-    found = interleave(both, options.rounds, options.budget_s / 2, settle=True)
+    times = interleave(both, options.rounds, options.budget_s / 2, settle=True)
     torch.set_num_threads(1)
     run["load_after"] = store.load()
-    return {"run": run, "variants": {v: {str(n): found[v, n] for n in (1, 2)} for v in steps}}
+    return {"run": run, "variants": {v: {str(n): times[v, n] for n in (1, 2)} for v in steps}}
 
 
 def grown(options: argparse.Namespace) -> dict[str, Any]:
@@ -109,17 +109,17 @@ def grown(options: argparse.Namespace) -> dict[str, Any]:
     torch.set_num_threads(1)
     run = store.moment(options.device, 1)
     limits = min(5, options.rounds), options.budget_s / 3, options.device
-    found: dict[str, Any] = {}
+    recurrences: dict[str, Any] = {}
     for middle in growth.MIDDLE:
         loop = "reference" if middle.recurrence == "unicornn" else "official"
         variants = (loop, targets.fast(options.device), "lstm")
         case = middle.with_sizes(TINY) if options.quick else middle
-        found[middle.title] = {
+        recurrences[middle.title] = {
             axis: growth.sweep(case, axis, sizes[:2] if options.quick else sizes, variants, *limits)
             for axis, sizes in growth.SWEEPS.items()
         }
     run["load_after"] = store.load()
-    return {"run": run, "recurrences": found}
+    return {"run": run, "recurrences": recurrences}
 
 
 def passes_of(
@@ -127,25 +127,25 @@ def passes_of(
 ) -> dict[str, Any]:
     """All passes over one workload; what is known so far is printed."""
     device = options.device
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     if "time" in passes:
-        found = timed(workload, variants, options)
-        print(f"\n{workload.title}: {report.headline(found)}")
-        print("\n".join(report.times(found, device)), flush=True)
+        results = timed(workload, variants, options)
+        print(f"\n{workload.title}: {report.headline(results)}")
+        print("\n".join(report.times(results, device)), flush=True)
     if "inference" in passes:
         forward = [v for v in INFERENCE if v in variants]
-        found["inference"] = both_ways(workload, forward, options, inference=True)
+        results["inference"] = both_ways(workload, forward, options, inference=True)
     if "threads" in passes and workload.H >= THREADS_FROM and device == "cpu":
-        found["threads"] = threaded(workload, [v for v in ("native", "lstm") if v in variants], options)
+        results["threads"] = threaded(workload, [v for v in ("native", "lstm") if v in variants], options)
     if "memory" in passes:
         some = variants[:1] if options.quick else [v for v in variants if v not in ("gru", *OPTIONAL)]
         cells = {v: memory.measure(workload, v, device) for v in some}
-        found["memory"] = {"run": store.moment(device, 1), "variants": cells}
+        results["memory"] = {"run": store.moment(device, 1), "variants": cells}
     if "errors" in passes:
         run = store.moment(device, options.threads)
         errors = check_backends.gradient_errors(workload, [v for v in variants if v in BACKENDS], device)
-        found["errors"] = {"run": run, "variants": errors}
-    return found
+        results["errors"] = {"run": run, "variants": errors}
+    return results
 
 
 def bench(options: argparse.Namespace) -> dict[str, Any]:
@@ -154,8 +154,8 @@ def bench(options: argparse.Namespace) -> dict[str, Any]:
         raise InputError("device cuda needs a GPU that torch can use, and there is none. Use --device cpu.")
     if options.rounds < 1 or options.threads < 1:
         raise InputError("rounds and threads must be at least 1.")
-    wanted = ONE_EACH if options.quick and options.workload == "all" else options.workload
-    names = chosen(wanted, [w.name for w in WORKLOADS], "workload")
+    requested = ONE_EACH if options.quick and options.workload == "all" else options.workload
+    names = chosen(requested, [w.name for w in WORKLOADS], "workload")
     variants = chosen(options.variants, VARIANTS, "variants")
     passes = chosen(options.passes, PASSES, "passes")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = options.tf32

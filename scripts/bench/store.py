@@ -86,16 +86,16 @@ def read(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {"schema": SCHEMA, "workloads": {}}
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise RecordError(
             f"{display_path(path)} is no JSON: {error}. Restore or delete it, and run again."
         ) from error
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA:
+    if not isinstance(stored, dict) or stored.get("schema") != SCHEMA:
         raise RecordError(
             f"{display_path(path)}: a result of schema {SCHEMA} was expected. Delete it, and run again."
         )
-    return found
+    return stored
 
 
 def merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:

@@ -69,9 +69,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             workload = Workload(
                 name, name, name, 1, options.batch, options.features, hidden, settings=settings
             )
-            made, refused = steps_of(workload)
-            found = interleave(made, options.rounds, budget_s=60)
-            case = {"recurrence": name, "H": hidden, "variants": {**found, **refused}}
+            steps, refused = steps_of(workload)
+            times = interleave(steps, options.rounds, budget_s=60)
+            case = {"recurrence": name, "H": hidden, "variants": {**times, **refused}}
             result["cases"].append(case)
     result["run"]["load_after"] = store.load()
     return result
@@ -82,13 +82,13 @@ def steps_of(workload: Workload) -> tuple[dict[str, Call], dict[str, dict[str, s
     makers: dict[str, Callable[[Workload], Call]] = {
         "layer": _layer, "step": _step, "cell": _cell, "lstm": _lstm, "onnx": _onnx
     }  # fmt: skip
-    made, refused = {}, {}
+    steps, refused = {}, {}
     for name, make in makers.items():
         try:
-            made[name] = make(workload)
+            steps[name] = make(workload)
         except PhysmlError as error:
             refused[name] = not_run(error)
-    return made, refused
+    return steps, refused
 
 
 def _input(workload: Workload) -> Tensor:
@@ -115,13 +115,13 @@ def _cell(workload: Workload) -> Call:
     if isinstance(ours, CoRNN | LEM):
         cell = OfficialLoop(ours).cell
         return lambda: cell(u, y, z)
-    one, alpha = ours.symbols()[0], ours.alpha
+    symbols, alpha = ours.symbols()[0], ours.alpha
     product = nn.Linear(workload.D, workload.H)
-    product.load_state_dict({"weight": one["V"], "bias": one["b"]})
+    product.load_state_dict({"weight": symbols["V"], "bias": symbols["b"]})
 
     def oscillators() -> tuple[Tensor, Tensor]:
-        step = ours.dt[0] * torch.sigmoid(one["c"])
-        z_new = z - step * (torch.tanh(one["w"] * y + product(u)) + alpha * y)
+        step = ours.dt[0] * torch.sigmoid(symbols["c"])
+        z_new = z - step * (torch.tanh(symbols["w"] * y + product(u)) + alpha * y)
         return y + step * z_new, z_new
 
     return oscillators

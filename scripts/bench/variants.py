@@ -25,10 +25,10 @@ def layer(workload: Workload, backend: str) -> CoRNN | LEM | UnICORNN:
     """The layer of physml, float32, with the same weights for every backend."""
     torch.manual_seed(SEED)
     kinds: dict[str, Any] = {"cornn": CoRNN, "lem": LEM, "unicornn": partial(UnICORNN, n_layers=workload.L)}
-    made: CoRNN | LEM | UnICORNN = kinds[workload.recurrence](
+    built: CoRNN | LEM | UnICORNN = kinds[workload.recurrence](
         workload.D, workload.H, **workload.settings, backend=backend
     )
-    return made
+    return built
 
 
 def module(workload: Workload, variant: str) -> nn.Module:

@@ -37,13 +37,13 @@ STACKS = {"S4D": S4D, "S5": S5, "LRU": LRU, "LinOSS": LinOSS}
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER: children of children are ours to wait for
 
 
-def trained(model: nn.Module, *given: Tensor, preferred: str = "auto") -> Call:
+def trained(model: nn.Module, *inputs: Tensor, preferred: str = "auto") -> Call:
     """Forward and backward of the first output."""
 
     def run() -> None:
         model.zero_grad(set_to_none=True)
         with backend.running(preferred):
-            output = model(*given)
+            output = model(*inputs)
             output = output[0] if isinstance(output, tuple) else output
             output.sum().backward()
 
@@ -53,12 +53,12 @@ def trained(model: nn.Module, *given: Tensor, preferred: str = "auto") -> Call:
 def state_spaces(size: tuple[int, int]) -> dict[str, Made]:
     """Stacks of two blocks with 64 features and 16 states, by B and T; the convolution of S4D in JAX."""
     n_batch, n_steps = size
-    found: dict[str, Made] = {}
+    cases: dict[str, Made] = {}
     u = torch.randn(n_batch, n_steps, 64)
     for name, make in STACKS.items():
         model = make(64, 64, d_state=16, n_layers=2)
         ways = {"auto": trained(model, u), "reference": trained(model, u, preferred="reference")}
-        found[f"{name}, B{n_batch} T{n_steps}"] = ways, {}
+        cases[f"{name}, B{n_batch} T{n_steps}"] = ways, {}
     blocks = (m for m in S4D(64, 64, d_state=16, n_layers=1).modules() if isinstance(m, Block))
     layer = next(blocks).recurrence
     state = tuple(torch.zeros(n_batch, width) for width in layer.widths)
@@ -69,7 +69,7 @@ def state_spaces(size: tuple[int, int]) -> dict[str, Made]:
         ways["jax"] = fft_s4d(layer, u)
     except Exception as error:  # it is not installed
         refused["jax"] = not_run(error)
-    return found | {f"S4D without its block, B{n_batch} T{n_steps}": (ways, refused)}
+    return cases | {f"S4D without its block, B{n_batch} T{n_steps}": (ways, refused)}
 
 
 class _WithState(nn.Module):
@@ -113,7 +113,7 @@ def edges(n_edges: int) -> dict[str, Made]:
         "GraphSAGE": MeanConvolution(64, 64),
         "GAT": GraphAttention(64, 16, n_heads=4),
     }
-    found: dict[str, Made] = {}
+    cases: dict[str, Made] = {}
     for name, layer in ours.items():
         ways = {"auto": trained(layer, x, edge_index)}
         ways["torch"] = trained(layer, x, edge_index, preferred="torch")
@@ -129,8 +129,8 @@ def edges(n_edges: int) -> dict[str, Made]:
             ways["pyg"] = trained(theirs[name](), x, edge_index)
         except ImportError as error:
             refused["pyg"] = not_run(error)
-        found[f"{name}, {n_edges} edges"] = ways, refused
-    return found
+        cases[f"{name}, {n_edges} edges"] = ways, refused
+    return cases
 
 
 PARTS: dict[str, tuple[Callable[..., dict[str, Made]], Sequence[Any]]] = {
@@ -184,17 +184,17 @@ def runs(options: argparse.Namespace) -> dict[str, float]:
     lone = ["run", "experiment=lem/fitzhugh_nagumo-lem", "trainer.epochs=1", "--adhoc"]
     many = ["run", "-m", "model=lem", "task=adding", "profile=smoke"]
     many += ["seed=" + ",".join(map(str, range(options.runs)))]
-    found = {}
+    seconds = {}
     with tempfile.TemporaryDirectory(prefix="physml-waits-") as folder:
         processes(lone, f"{folder}/data")  # which are cached then
-        found["a lone run, 1 epoch"] = processes(lone, f"{folder}/lone")
-        found["a tracked one, offline"] = processes([*lone, "tracker.mode=offline"], f"{folder}/tracked")
+        seconds["a lone run, 1 epoch"] = processes(lone, f"{folder}/lone")
+        seconds["a tracked one, offline"] = processes([*lone, "tracker.mode=offline"], f"{folder}/tracked")
         for jobs in ("1", "auto"):
             whole = processes([*many, "--jobs", jobs], f"{folder}/{jobs}")
-            found[f"one of {options.runs} tiny runs, --jobs {jobs}"] = whole / options.runs
+            seconds[f"one of {options.runs} tiny runs, --jobs {jobs}"] = whole / options.runs
         if options.site:
-            found["the site"] = processes(["site", "--out", f"{folder}/site"], f"{folder}/none")
-    return {name: round(value, 3) for name, value in found.items()}
+            seconds["the site"] = processes(["site", "--out", f"{folder}/site"], f"{folder}/none")
+    return {name: round(value, 3) for name, value in seconds.items()}
 
 
 # ---------------------------------------------------------------------------- the command
@@ -231,10 +231,10 @@ def text(result: dict[str, Any]) -> str:
         for case, ways in result["cases"].items()
     ]
     reasons = {
-        (way, one["not_run"])
+        (way, facts["not_run"])
         for ways in result["cases"].values()
-        for way, one in ways.items()
-        if "ms" not in one
+        for way, facts in ways.items()
+        if "ms" not in facts
     }
     lines = [
         f"# Where users wait, on {store.machine_name(result['machine'])}",

@@ -30,9 +30,9 @@ def main() -> int:
         parser.error(f"{len(options.rounds)} numbers of rounds for {len(options.kinds)} kinds")
     faults = False
     for kind, rounds in zip(options.kinds, itertools.cycle(options.rounds), strict=False):
-        made = driver.campaign(kind, rounds, options.seed, options.out)
-        print("\n  ".join([f"{kind}:", *driver.counted(made)]), flush=True)
-        faults |= any(one["fault"] for one in made)
+        results = driver.campaign(kind, rounds, options.seed, options.out)
+        print("\n  ".join([f"{kind}:", *driver.counted(results)]), flush=True)
+        faults |= any(result["fault"] for result in results)
     return int(faults)
 
 

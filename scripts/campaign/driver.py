@@ -247,8 +247,12 @@ def campaign(kind: str, rounds: int, seed: int, out: Path) -> list[Found]:
     """All rounds of a campaign; those that `out` lacks are made and appended to it."""
     module = importlib.import_module(f"scripts.campaign.{kind}")
     lines = out.read_text().splitlines() if out.exists() else []
-    made = {one["round"]: one for one in map(json.loads, lines) if (one["kind"], one["seed"]) == (kind, seed)}
-    missing = [number for number in range(rounds) if number not in made]
+    by_number = {
+        entry["round"]: entry
+        for entry in map(json.loads, lines)
+        if (entry["kind"], entry["seed"]) == (kind, seed)
+    }
+    missing = [number for number in range(rounds) if number not in by_number]
     if missing:
         ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
         resource_tracker.ensure_running()
@@ -257,21 +261,21 @@ def campaign(kind: str, rounds: int, seed: int, out: Path) -> list[Found]:
             material = module.prepared(base)
             try:
                 for number in missing:
-                    made[number] = _round(module, material, base, number, seed)
+                    by_number[number] = _round(module, material, base, number, seed)
                     with out.open("a") as file:
-                        file.write(json.dumps({"kind": kind, "seed": seed, **made[number]}) + "\n")
+                        file.write(json.dumps({"kind": kind, "seed": seed, **by_number[number]}) + "\n")
             finally:
                 processes.swept(0.0)  # of a campaign that was stopped
-    return [made[number] for number in range(rounds)]
+    return [by_number[number] for number in range(rounds)]
 
 
 def _round(module: Any, material: Any, base: Path, number: int, seed: int) -> Found:
     rng, began = random.Random(f"{module.__name__} {seed} {number}"), time.monotonic()
     with lab(base) as folder:
-        found: Found = module.round_of(rng, number, folder, material)
-        if not processes.swept() and not found["fault"]:
-            found["fault"] = "a process is left"
-    return {"round": number, "seconds": round(time.monotonic() - began, 2), **found}
+        result: Found = module.round_of(rng, number, folder, material)
+        if not processes.swept() and not result["fault"]:
+            result["fault"] = "a process is left"
+    return {"round": number, "seconds": round(time.monotonic() - began, 2), **result}
 
 
 @dataclass(frozen=True)
@@ -289,31 +293,31 @@ def in_turn(folder: Path, tries: list[Try]) -> Found:
     command.wait()
     codes = (folder / "codes").read_text().split() if (folder / "codes").exists() else []
     texts = command.text.split(NEXT)[1:]
-    found: Found = {
+    result: Found = {
         "fault": None,
         "counts": {"tried": len(texts), **Counter(f"code {code}" for code in codes)},
     }
     for i, text in enumerate(texts):
         code = int(codes[i]) if i < len(codes) else command.code
         if fault := fault_of(code, text, folder):
-            one = tries[i]
-            found |= {"fault": fault, "words": one.words, "file": one.file, "said": text[-3000:]}
-            found["content"] = one.content.decode(errors="replace")[:5000]
+            attempt = tries[i]
+            result |= {"fault": fault, "words": attempt.words, "file": attempt.file, "said": text[-3000:]}
+            result["content"] = attempt.content.decode(errors="replace")[:5000]
             break
-    return found
+    return result
 
 
 def _each(tries: list[Try], folder: Path) -> int:
     with (folder / "codes").open("a") as codes:
-        for one in tries:
+        for attempt in tries:
             print(NEXT, end="", flush=True)
-            path = folder / one.file if one.file else None
+            path = folder / attempt.file if attempt.file else None
             sound = path.read_bytes() if path and path.exists() else None
             if path:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(one.content)
+                path.write_bytes(attempt.content)
             try:
-                code = main.main(list(one.words))
+                code = main.main(list(attempt.words))
             except SystemExit as end:
                 code = end.code if isinstance(end.code, int) else int(end.code is not None)
             print(file=codes, end=f"{code}\n", flush=True)
@@ -333,14 +337,14 @@ def one_command(folder: Path, arguments: list[str], call: Call = run_child.comma
     return {**more, "command": arguments, "code": command.code, "fault": fault, **said}
 
 
-def counted(made: list[Found]) -> list[str]:
+def counted(results: list[Found]) -> list[str]:
     """Lines of counts: exit codes, what kinds add, and faults."""
     sums: Counter[str] = Counter()
-    for one in made:
-        sums.update(one.get("counts", {}))
-    codes = Counter(str(one["code"]) for one in made if "code" in one)
-    faults = Counter(one["fault"] for one in made if one["fault"])
-    lines = [f"rounds {len(made)}, with a fault {faults.total()}"]
+    for result in results:
+        sums.update(result.get("counts", {}))
+    codes = Counter(str(result["code"]) for result in results if "code" in result)
+    faults = Counter(result["fault"] for result in results if result["fault"])
+    lines = [f"rounds {len(results)}, with a fault {faults.total()}"]
     lines += (
         [f"exit codes: {', '.join(f'{n} of {code}' for code, n in sorted(codes.items()))}"] if codes else []
     )

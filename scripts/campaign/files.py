@@ -60,13 +60,13 @@ def of_data_set(dataset: DataSet) -> Reader:
 
 def every_reader(weights: Path | None) -> list[Reader]:
     """Each module of readers, series by name, graphs of PyG, tables of the hub, and weights."""
-    found = []
+    chosen = []
     for module in pkgutil.iter_modules(readers.__path__):
         loaded = importlib.import_module(f"{readers.__name__}.{module.name}")
         sets = [value for value in vars(loaded).values() if isinstance(value, DataSet)]
-        found += sets if module.name in ("large_graphs", "zinc") else sets[:1]
-    found.append(uea.data_set("Toy"))
-    return [*map(of_data_set, found), *_by_name(), *([_weights(weights)] if weights else [])]
+        chosen += sets if module.name in ("large_graphs", "zinc") else sets[:1]
+    chosen.append(uea.data_set("Toy"))
+    return [*map(of_data_set, chosen), *_by_name(), *([_weights(weights)] if weights else [])]
 
 
 def _by_name() -> Iterator[Reader]:
@@ -78,8 +78,8 @@ def _by_name() -> Iterator[Reader]:
     for cls, more in ((HubText, {"units": "words", "n_words": 50}), (HubSeries, {})):
 
         def fixture(folder: Path, cls: type = cls) -> None:
-            made = _fixture(Store(None, folder / "made", "off"), cls is HubText)
-            for path in made.rglob("*.parquet"):
+            fixture_folder = _fixture(Store(None, folder / "made", "off"), cls is HubText)
+            for path in fixture_folder.rglob("*.parquet"):
                 (folder / path.name).write_bytes(path.read_bytes())
                 path.unlink()
 
@@ -124,11 +124,11 @@ def prepared(base: Path) -> Callable[[int], tuple[Reader, Path]]:
     """A function of the number of a round: its reader, and a folder with sound files of it."""
     furnished.lab(base)
     furnished.carried_out(base, "run experiment=mine/fitzhugh_nagumo-lem")
-    found = every_reader(next((base / "runs").rglob("*.safetensors"), None))
+    all_readers = every_reader(next((base / "runs").rglob("*.safetensors"), None))
 
     @functools.cache
     def sound(place: int) -> tuple[Reader, Path]:
-        reader = found[place]
+        reader = all_readers[place]
         folder = base / "sound" / reader.name
         folder.mkdir(parents=True)
         reader.fixture(folder)
@@ -137,7 +137,7 @@ def prepared(base: Path) -> Callable[[int], tuple[Reader, Path]]:
             reader.read(folder, base / "first" / reader.name)  # and what reads them is imported
         return reader, folder
 
-    return lambda number: sound(number % len(found))
+    return lambda number: sound(number % len(all_readers))
 
 
 def round_of(
@@ -150,12 +150,12 @@ def round_of(
     def call(arguments: list[str]) -> int:
         return tried(rng, reader, folder, kept)
 
-    made = one_command(folder, [], call, reader=reader.name)
+    result = one_command(folder, [], call, reader=reader.name)
     words = (folder / "counts").read_text().split() if (folder / "counts").exists() else []
-    made["counts"] = {name: words.count(name) for name in ("read", "refused")}
-    if made["fault"] and kept.exists():
-        made["file"] = kept.read_bytes()[:20000].hex()
-    return made
+    result["counts"] = {name: words.count(name) for name in ("read", "refused")}
+    if result["fault"] and kept.exists():
+        result["file"] = kept.read_bytes()[:20000].hex()
+    return result
 
 
 def tried(rng: random.Random, reader: Reader, folder: Path, kept: Path) -> int:
@@ -219,10 +219,10 @@ def changed(rng: random.Random, content: bytes) -> bytes:
         case "cut":
             return content[:i]
         case "flip":
-            return content[:i] + bytes(one ^ byte for one in content[i : i + n]) + content[i + n :]
+            return content[:i] + bytes(octet ^ byte for octet in content[i : i + n]) + content[i + n :]
         case "digits":  # a number of a text becomes very long
-            found = next((k for k in range(i, len(content)) if content[k : k + 1].isdigit()), i)
-            return content[:found] + b"9" * 5**n + content[found:]
+            start = next((k for k in range(i, len(content)) if content[k : k + 1].isdigit()), i)
+            return content[:start] + b"9" * 5**n + content[start:]
         case "number":  # of 8 bytes, such as a size
             value = rng.choice((-1, 0, 1 << 31, 1 << 40, 1 << 62, -(1 << 63)))
             return (

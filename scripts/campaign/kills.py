@@ -59,39 +59,39 @@ def round_of(
     kind = sorted(WORK)[number % len(WORK)]
     sound = undisturbed(kind)
     records: dict[str, tuple[int, int]] = {}
-    found: Found = {"work": kind, "fault": None, "counts": {"runs": 0}}
+    result: Found = {"work": kind, "fault": None, "counts": {"runs": 0}}
     running = [Command(line.split(), folder) for line in WORK[kind]]
     kills = 0
     for _ in range(KILLS):
         until = time.monotonic() + rng.uniform(0, 2 * sound["seconds"] / KILLS)
-        while time.monotonic() < until and any(one.poll() is None for one in running):
-            _see(folder, records, found)
+        while time.monotonic() < until and any(command.poll() is None for command in running):
+            _see(folder, records, result)
             time.sleep(0.05)
-        if all(one.poll() == 0 for one in running):
+        if all(command.poll() == 0 for command in running):
             break
         kills += _kill(rng, running)
-        running = _begun_again(running, WORK[kind], folder, found)
+        running = _begun_again(running, WORK[kind], folder, result)
     for _ in range(AGAIN):
-        codes = [one.wait() for one in running]
+        codes = [command.wait() for command in running]
         if None in codes:
-            found |= {"fault": "does not end", "said": running[codes.index(None)].text[-3000:]}
+            result |= {"fault": "does not end", "said": running[codes.index(None)].text[-3000:]}
         alone = not descendants()
         while descendants():  # runs whose launcher was killed go on
             reap()
             time.sleep(0.05)
-        _see(folder, records, found)
-        if (codes == [0] * len(codes) and alone) or found["fault"]:
+        _see(folder, records, result)
+        if (codes == [0] * len(codes) and alone) or result["fault"]:
             break
-        running = _begun_again(running, WORK[kind], folder, found, all_of_them=True)
+        running = _begun_again(running, WORK[kind], folder, result, all_of_them=True)
     else:
-        found |= {"fault": "never done", "said": running[0].text[-3000:]}
-    wanted, got = sound["left"], left(folder)
-    if not found["fault"] and got != wanted:
-        names = sorted(name for name in {*wanted, *got} if wanted.get(name, 0) != got.get(name, 0))
-        said = {name: [str(one.get(name, "none"))[:400] for one in (wanted, got)] for name in names}
-        found |= {"fault": "other results than without kills", "said": json.dumps(said)}
-    found["counts"] = {f"kills of {kind}": kills, "records": len(records)}
-    return found
+        result |= {"fault": "never done", "said": running[0].text[-3000:]}
+    expected, got = sound["left"], left(folder)
+    if not result["fault"] and got != expected:
+        names = sorted(name for name in {*expected, *got} if expected.get(name, 0) != got.get(name, 0))
+        said = {name: [str(files.get(name, "none"))[:400] for files in (expected, got)] for name in names}
+        result |= {"fault": "other results than without kills", "said": json.dumps(said)}
+    result["counts"] = {f"kills of {kind}": kills, "records": len(records)}
+    return result
 
 
 def _kill(rng: random.Random, running: list[Command]) -> int:
@@ -99,8 +99,8 @@ def _kill(rng: random.Random, running: list[Command]) -> int:
     with contextlib.suppress(ProcessLookupError, IndexError):
         os.kill(rng.choice(victims), signal.SIGKILL)
         time.sleep(0.02)
-        for one in running:
-            one.poll()
+        for command in running:
+            command.poll()
         return 1
     return 0
 
@@ -109,26 +109,26 @@ def _begun_again(
     running: list[Command],
     lines: tuple[str, ...],
     folder: Path,
-    found: Found,
+    result: Found,
     *,
     all_of_them: bool = False,
 ) -> list[Command]:
     """The commands, those without success (or all) started anew; pilots may have given up a run."""
     again = []
-    for one, line in zip(running, lines, strict=True):
-        if one.poll() in (None, 0) and not all_of_them:
-            again.append(one)
+    for command, line in zip(running, lines, strict=True):
+        if command.poll() in (None, 0) and not all_of_them:
+            again.append(command)
             continue
-        fault = None if one.code == -signal.SIGKILL else fault_of(one.code, one.text, folder)
+        fault = None if command.code == -signal.SIGKILL else fault_of(command.code, command.text, folder)
         if fault:
-            found |= {"fault": fault, "said": one.text[-3000:]}
-        if "given up" in one.text:
+            result |= {"fault": fault, "said": command.text[-3000:]}
+        if "given up" in command.text:
             Command(["retry"], folder).wait()
         again.append(Command(line.split(), folder))
     return again
 
 
-def _see(folder: Path, records: dict[str, tuple[int, int]], found: Found) -> None:
+def _see(folder: Path, records: dict[str, tuple[int, int]], result: Found) -> None:
     """Note the files of records; one that was written again is a fault."""
     for path in (folder / "results" / "runs").rglob("*-seed*.json"):
         with contextlib.suppress(FileNotFoundError):
@@ -137,7 +137,7 @@ def _see(folder: Path, records: dict[str, tuple[int, int]], found: Found) -> Non
                 file.st_ino,
                 file.st_mtime_ns,
             ):
-                found |= {"fault": "made twice", "said": path.name}
+                result |= {"fault": "made twice", "said": path.name}
 
 
 # ---------------------------------------------------------------------------- results
@@ -145,13 +145,13 @@ def _see(folder: Path, records: dict[str, tuple[int, int]], found: Found) -> Non
 
 def left(folder: Path) -> dict[str, Any]:
     """The files of results, weights and checkpoints, with what must be equal in each."""
-    found = {}
+    contents = {}
     for part in ("results", "runs", "conf"):
         for path in sorted((folder / part).rglob("*")):
             name = str(path.relative_to(folder))
             if path.is_file() and (part != "runs" or path.suffix in (".safetensors", ".pt", ".tmp")):
-                found[name] = _content(path, folder)
-    return found
+                contents[name] = _content(path, folder)
+    return contents
 
 
 def _content(path: Path, folder: Path) -> Any:

@@ -36,10 +36,12 @@ def cpu_s(pid: int) -> float:
 def descendants() -> list[int]:
     """Processes below this one, the youngest last; those of the interpreter itself left out."""
     parents = {pid: int(words[1]) for pid, words in _stats() if words[0] not in (b"Z", b"X")}
-    found = [os.getpid()]
-    for one in found:
-        found += sorted(child for child, parent in parents.items() if parent == one and child != _tracker())
-    return found[1:]
+    pids = [os.getpid()]
+    for ancestor in pids:
+        pids += sorted(
+            child for child, parent in parents.items() if parent == ancestor and child != _tracker()
+        )
+    return pids[1:]
 
 
 def _tracker() -> int | None:

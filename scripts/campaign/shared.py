@@ -122,9 +122,9 @@ def _forged(path: Path, rng: random.Random) -> None:
         from physml.records.record import check_of
 
         value["check"] = check_of(value)
-    made = json.dumps(value)
+    forged = json.dumps(value)
     path.write_text(
-        made if path.suffix == ".json" else "\n".join([*lines[:at], made, *lines[at + 1 :]]) + "\n"
+        forged if path.suffix == ".json" else "\n".join([*lines[:at], forged, *lines[at + 1 :]]) + "\n"
     )
 
 
@@ -241,8 +241,8 @@ def prepared(base: Path) -> None:
         (base / "evil.so").write_bytes(b"\x7fELF")
     for module in (ecg5000, mnist, webkb):
         next(value for value in vars(module).values() if isinstance(value, DataSet)).fixture(base / "data")
-    made = _fixture(Store(None, base / "made", "off"), True)
-    shutil.copytree(made, base / "data" / "hub")
+    hub = _fixture(Store(None, base / "made", "off"), True)
+    shutil.copytree(hub, base / "data" / "hub")
     shutil.rmtree(base / "made")
     furnished.carried_out(base, "search mine/fitzhugh_nagumo-lem", "table mine-1")
 
@@ -267,11 +267,11 @@ def round_of(rng: random.Random, number: int, folder: Path, material: None) -> F
         path.unlink(missing_ok=True)
     KINDS[kind](path, rng)
     before = _results(folder)
-    made = one_command(folder, words, place=str(path.relative_to(folder)), attack=kind)
+    result = one_command(folder, words, place=str(path.relative_to(folder)), attack=kind)
     rewrites = any(word in words for word in REWRITE)
-    if not made["fault"] and not rewrites and (lost := _lost(before, _results(folder), path)):
-        made |= {"fault": "a result was changed", "said": lost}
-    return made
+    if not result["fault"] and not rewrites and (lost := _lost(before, _results(folder), path)):
+        result |= {"fault": "a result was changed", "said": lost}
+    return result
 
 
 def _results(folder: Path) -> dict[Path, bytes]:

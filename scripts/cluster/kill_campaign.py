@@ -73,9 +73,9 @@ class Round:
 
     def environment(self, name: str) -> dict[str, str]:
         chosen = {"PHYSML_CPUS": "1", "WANDB_MODE": "disabled"}
-        made = os.environ | chosen | {"PHYSML_RESULTS": str(self.folder / name)}
-        made.pop("PHYSML_RUNS", None)
-        return made
+        variables = os.environ | chosen | {"PHYSML_RESULTS": str(self.folder / name)}
+        variables.pop("PHYSML_RUNS", None)
+        return variables
 
     def start(self, name: str, *arguments: str) -> "subprocess.Popen[bytes]":
         """`physml ...` with the results folder `name`; its output goes to the file <name>.log."""
@@ -111,10 +111,10 @@ def main() -> int:
     rng, counts, number = random.Random(options.random), Counts(), 0
     while counts.sent < options.kills:
         seeds = list(range(number * options.runs, (number + 1) * options.runs))
-        one = Round(options, folder / f"round-{number}", seeds)
-        one.folder.mkdir(parents=True)
-        disturbed(one, rng, counts)
-        compare(one, counts)
+        current = Round(options, folder / f"round-{number}", seeds)
+        current.folder.mkdir(parents=True)
+        disturbed(current, rng, counts)
+        compare(current, counts)
         print(f"round {number}:\n{counts.text()}", flush=True)
         number += 1
     wrong = {"lost": counts.lost, "made twice": counts.twice, "unequal": counts.unequal}
@@ -131,40 +131,42 @@ def main() -> int:
 # ---------------------------------------------------------------------------- the disturbed runs
 
 
-def disturbed(one: Round, rng: random.Random, counts: Counts) -> None:
+def disturbed(current: Round, rng: random.Random, counts: Counts) -> None:
     """Make the runs of a round under fire, until a pilot or command says that nothing is left to do."""
-    options = one.options
+    options = current.options
     local = options.engine == "local"
     how = ["--on", "pilot" if local else options.engine]
     how += [] if local else ["--workers", str(options.workers), "--engine", "memory_gib=1"]
-    wanted = options.workers if local else 1
-    running = [one.start("shared", *one.command, *how) for _ in range(wanted)]
+    n_workers = options.workers if local else 1
+    running = [current.start("shared", *current.command, *how) for _ in range(n_workers)]
     written: dict[str, tuple[int, int]] = {}  # record -> its file, as it was first seen
     twice: set[str] = set()
     next_kill = time.monotonic() + rng.expovariate(1 / options.every)
     done = False
     while running:
         time.sleep(LOOK_S)
-        for name, file in one.records("shared").items():
-            found = file.stat().st_ino, file.stat().st_mtime_ns
-            if written.setdefault(name, found) != found:
+        for name, file in current.records("shared").items():
+            stamp = file.stat().st_ino, file.stat().st_mtime_ns
+            if written.setdefault(name, stamp) != stamp:
                 twice.add(name)
         if time.monotonic() > next_kill and counts.sent < options.kills:
             next_kill = time.monotonic() + rng.expovariate(1 / options.every)
-            _kill(one, rng, counts)
-        counts.given_up += _begin_again(one.folder / "shared")
+            _kill(current, rng, counts)
+        counts.given_up += _begin_again(current.folder / "shared")
         _release(options.engine)
         codes = [process.poll() for process in running]
         done = done or 0 in codes
         running = [process for process, code in zip(running, codes, strict=True) if code is None]
         if not done:
-            running += [one.start("shared", *one.command, *how) for _ in range(wanted - len(running))]
+            running += [
+                current.start("shared", *current.command, *how) for _ in range(n_workers - len(running))
+            ]
     counts.twice += sorted(twice)
 
 
-def _kill(one: Round, rng: random.Random, counts: Counts) -> None:
+def _kill(current: Round, rng: random.Random, counts: Counts) -> None:
     """A random signal to a random process of the round."""
-    victims = sorted(processes(one.environment("shared")["PHYSML_RESULTS"]).items())
+    victims = sorted(processes(current.environment("shared")["PHYSML_RESULTS"]).items())
     if not victims:
         return
     pid, kind = rng.choice(victims)
@@ -176,7 +178,7 @@ def _kill(one: Round, rng: random.Random, counts: Counts) -> None:
 
 def processes(results: str) -> dict[int, str]:
     """Process id -> "pilot" or "run" of all that work in a results folder. A fork server counts as a run."""
-    found = {}
+    kinds = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
@@ -186,10 +188,10 @@ def processes(results: str) -> dict[int, str]:
         if f"PHYSML_RESULTS={results}" not in variables:
             continue
         if "-m" in words and "pilot" in words:
-            found[int(folder.name)] = "pilot"
+            kinds[int(folder.name)] = "pilot"
         elif "physml.queue.worker" in words or any("forkserver" in word for word in words):
-            found[int(folder.name)] = "run"
-    return found
+            kinds[int(folder.name)] = "run"
+    return kinds
 
 
 def _begin_again(results: Path) -> int:
@@ -213,19 +215,21 @@ def _release(engine: str) -> None:
 # ---------------------------------------------------------------------------- the comparison
 
 
-def compare(one: Round, counts: Counts) -> None:
+def compare(current: Round, counts: Counts) -> None:
     """With the same runs, made by one command on this machine."""
-    if code := one.start("alone", *one.command, "--jobs", "2").wait():
-        raise SystemExit(f"the undisturbed runs ended with {code}: see {one.folder / 'alone.log'}")
-    made, alone = one.records("shared"), one.records("alone")
-    counts.runs += len(one.seeds)
-    counts.records += len(made)
-    counts.lost += sorted(set(alone) - set(made))
-    shared = set(made) & set(alone)
-    counts.unequal += sorted(name for name in shared if numbers(made[name]) != numbers(alone[name]))
-    if len(alone) != len(one.seeds):
-        raise SystemExit(f"{len(alone)} records of {len(one.seeds)} undisturbed runs: see {one.folder}")
-    for file in (one.folder / "shared" / "work").rglob("output.txt"):
+    if code := current.start("alone", *current.command, "--jobs", "2").wait():
+        raise SystemExit(f"the undisturbed runs ended with {code}: see {current.folder / 'alone.log'}")
+    recorded, alone = current.records("shared"), current.records("alone")
+    counts.runs += len(current.seeds)
+    counts.records += len(recorded)
+    counts.lost += sorted(set(alone) - set(recorded))
+    shared = set(recorded) & set(alone)
+    counts.unequal += sorted(name for name in shared if numbers(recorded[name]) != numbers(alone[name]))
+    if len(alone) != len(current.seeds):
+        raise SystemExit(
+            f"{len(alone)} records of {len(current.seeds)} undisturbed runs: see {current.folder}"
+        )
+    for file in (current.folder / "shared" / "work").rglob("output.txt"):
         if file.read_text(errors="replace").splitlines().count("finished") > 1:
             counts.twice.append(file.parent.name)
 

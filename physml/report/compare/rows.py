@@ -119,13 +119,16 @@ def corrected(comparisons: Sequence[RowComparison]) -> list[RowComparison]:
     The latter are for the first step of Holm's test, at 5 % / (number of columns): an undecided column then
     never has enough pairs already.
     """
-    raw = {one.column.key: one.p for one in comparisons if one.p is not None}
+    raw = {comparison.column.key: comparison.p for comparison in comparisons if comparison.p is not None}
     adjusted = holm(raw)
-    rows = [dataclasses.replace(one, p_adjusted=adjusted.get(one.column.key)) for one in comparisons]
-    for k, one in enumerate(rows):
-        if one.verdict == "cannot be told apart" and one.d_z is not None:
-            needed = pairs_needed(one.d_z, ALPHA / len(raw), most=one.gain.n + MOST)
-            rows[k] = dataclasses.replace(one, needed=needed)
+    rows = [
+        dataclasses.replace(comparison, p_adjusted=adjusted.get(comparison.column.key))
+        for comparison in comparisons
+    ]
+    for k, comparison in enumerate(rows):
+        if comparison.verdict == "cannot be told apart" and comparison.d_z is not None:
+            needed = pairs_needed(comparison.d_z, ALPHA / len(raw), most=comparison.gain.n + MOST)
+            rows[k] = dataclasses.replace(comparison, needed=needed)
     return rows
 
 

@@ -34,7 +34,7 @@ class Rows:
 
     id: str  # id of the table; `compare` for two experiments
     names: tuple[str, str]  # names of the two rows
-    found: tuple[RowComparison, ...]  # one for each column, corrected for being several
+    comparisons: tuple[RowComparison, ...]  # one for each column, corrected for being several
     missing: dict[str, str]  # column -> why there is no comparison
     facts: tuple[str, ...] = ()  # what else stands below
 
@@ -81,19 +81,19 @@ def _settings(sides: Mapping[str, tuple[Side, Side]]) -> Iterator[str]:
 
 def _unlike(columns: Sequence[Column], sides: Mapping[str, tuple[Side, Side]]) -> Iterator[str]:
     """How the rows were trained, where it differs: then it may be what is compared."""
-    found: list[dict[str, str]] = []
+    differing: list[dict[str, str]] = []
     for column in columns:
         configs = [
             r.get("config") or {} for side in sides[column.key] for r in list(side.runs.finished.values())[:1]
         ]
         if len(configs) == 2:
-            found.append(differences(configs[0], configs[1:]))
-    first = found[0].values() if found else ()
-    everywhere = [text for text in first if all(text in of.values() for of in found)]
+            differing.append(differences(configs[0], configs[1:]))
+    first = differing[0].values() if differing else ()
+    everywhere = [text for text in first if all(text in of.values() for of in differing)]
     if everywhere:
         yield f"A and B differ in: {', '.join(everywhere)}"
-    told = {text.partition(" ")[0] for text in everywhere}
-    if by_column := dict.fromkeys(key for of in found for key in of if key not in told):
+    common = {text.partition(" ")[0] for text in everywhere}
+    if by_column := dict.fromkeys(key for of in differing for key in of if key not in common):
         yield f"A and B differ, by column, in: {', '.join(by_column)}"
 
 
@@ -105,10 +105,10 @@ def document(rows: Rows) -> Document:
         title=f"{first} (A) against {second} (B)",
         first=blocks(
             Lines(tuple(_sentences(rows)), look="strong"),
-            Grid(HEADS, tuple(map(_line, rows.found)), folded=FOLDED),
+            Grid(HEADS, tuple(map(_line, rows.comparisons)), folded=FOLDED),
             Lines(rows.facts),
         ),
-        long=tuple(map(_runs, rows.found)),
+        long=tuple(map(_runs, rows.comparisons)),
         rules=(Lines(tuple(_rule(rows)), look="items"),),
         more="More: --long (the runs, pair by pair), --rules",
         values=(CSV_HEADS, *_values(rows)),
@@ -119,8 +119,8 @@ def document(rows: Rows) -> Document:
 
 
 def _sentences(rows: Rows) -> Iterator[str]:
-    for result in rows.found:
-        yield f"{result.column.title}: {sentence(result, rows.names, len(rows.found))}"
+    for result in rows.comparisons:
+        yield f"{result.column.title}: {sentence(result, rows.names, len(rows.comparisons))}"
         for caveat in result.caveats:
             yield f"{result.column.title}: {caveat}"
     for title, reason in rows.missing.items():
@@ -276,22 +276,22 @@ def _rule(rows: Rows) -> Iterator[str]:
         "there are several, and positive where A is better; 95 % t-interval of their mean, "
         "d_z = mean / sd, paired t test, Wilcoxon's signed-rank test (W)."
     )
-    if any(result.gain.new_low is not None for result in rows.found):
+    if any(result.gain.new_low is not None for result in rows.comparisons):
         yield (
             "On new splits of the same graph (new): the interval allows for training sets that overlap "
             "(Nadeau and Bengio 2003); more splits hardly narrow it."
         )
-    if len(rows.found) > 1:
+    if len(rows.comparisons) > 1:
         yield (
-            f"Outcomes are by the t test, corrected for {len(rows.found)} columns (Holm); that these two "
-            "rows were chosen among others is not corrected for."
+            f"Outcomes are by the t test, corrected for {len(rows.comparisons)} columns (Holm); that these "
+            "two rows were chosen among others is not corrected for."
         )
 
 
 def _values(rows: Rows) -> Iterator[tuple[object, ...]]:
     """A line for each column, and one for each pair of runs with the state `pair`, in full precision."""
     first, second = rows.names
-    for result in rows.found:
+    for result in rows.comparisons:
         column, gap = result.column, result.gain
         known: dict[str, object] = {
             "table": rows.id, "first": first, "second": second, "column": column.key, "metric": column.metric,

@@ -48,12 +48,12 @@ def simulate(spec: FigureSpec, panel: Panel, series: Series) -> Arrays:
         if path.ndim != 3 or path.shape[2] < 2:
             raise ConfigError(f"{name} must return (N, T, D) with D of at least 2; got {path.shape}.")
         return {"x": path[0, :, 0], "y": path[0, :, 1]}
-    made = []
+    results = []
     for i, call in enumerate(calls):
         if i:
             doing.say(f"computing {spec.id}: {series.label}, seed {i + 1} of {len(calls)}")
-        made.append(_checked(name, function(**call)))
-    return _together(made)
+        results.append(_checked(name, function(**call)))
+    return _together(results)
 
 
 def _argument(value: Any, hint: Any, where: str) -> Any:

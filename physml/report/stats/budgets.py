@@ -17,23 +17,23 @@ def differs_in(config: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -
         >>> differs_in({"optim": {"_target_": "a.Adam"}}, [{"optim": {"_target_": "b.SGD"}}])
         'optim Adam / SGD'
     """
-    found = list(differences(config, others).values())
-    more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
-    return ", ".join(found[:MOST]) + more
+    texts = list(differences(config, others).values())
+    more = f" and {len(texts) - MOST} more" if len(texts) > MOST else ""
+    return ", ".join(texts[:MOST]) + more
 
 
 def differences(config: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The keys of training whose value none of the other configs has, with both values in words."""
     own, theirs = dict(_values(config)), [dict(_values(other)) for other in others]
     keys = sorted({*own, *(key for values in theirs for key in values)}, key=_order)
-    found = {}
+    texts = {}
     for key in keys:
         values = [values.get(key) for values in theirs]
         if values and own.get(key) not in values:
             known = list(dict.fromkeys(map(_short, values)))
             more = " or ..." if len(known) > MOST else ""
-            found[key] = f"{key} {_short(own.get(key))} / {' or '.join(known[:MOST])}{more}"
-    return found
+            texts[key] = f"{key} {_short(own.get(key))} / {' or '.join(known[:MOST])}{more}"
+    return texts
 
 
 def _values(config: Mapping[str, Any], where: str = "") -> Iterator[tuple[str, Any]]:

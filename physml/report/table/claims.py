@@ -62,14 +62,14 @@ class _Pair:
         difference = log_ratio if self.ratio else gain
         return difference(ours, theirs, self.column.better, spec.spread, self.first.test_to_train)
 
-    def verdict(self, found: Gain, p: float | None) -> ClaimVerdict | None:
+    def verdict(self, gain: Gain, p: float | None) -> ClaimVerdict | None:
         settings = [runs.settings for runs in (self.first, self.second) if runs is not None]
         if p is not None and not tuned_alike(settings[0], settings[-1], self.searched):
             return "rows not tuned alike"
-        settled = all(one.settled for one in settings)
+        settled = all(row_settings.settled for row_settings in settings)
         if self.margin is None:
-            return order_verdict(less(found, self.least), p, settled)
-        return tie_verdict(found, p, self.margin, settled)
+            return order_verdict(less(gain, self.least), p, settled)
+        return tie_verdict(gain, p, self.margin, settled)
 
 
 def judged(spec: TableSpec, of: Mapping[str, Runs]) -> tuple[tuple[ClaimPart, ...], ClaimVerdict | None]:
@@ -83,15 +83,15 @@ def judged(spec: TableSpec, of: Mapping[str, Runs]) -> tuple[tuple[ClaimPart, ..
     gains = [pair.gain(spec) for pair in pairs]
     raw = {
         str(k): p
-        for k, (pair, found) in enumerate(zip(pairs, gains, strict=True))
-        if found is not None and (p := less(found, pair.least).p_value(pair.margin)) is not None
+        for k, (pair, pair_gain) in enumerate(zip(pairs, gains, strict=True))
+        if pair_gain is not None and (p := less(pair_gain, pair.least).p_value(pair.margin)) is not None
     }
     adjusted = holm(raw)
     parts = []
-    for k, (pair, found) in enumerate(zip(pairs, gains, strict=True)):
+    for k, (pair, pair_gain) in enumerate(zip(pairs, gains, strict=True)):
         p = adjusted.get(str(k))
-        word = None if found is None else pair.verdict(found, p)
-        parts.append(ClaimPart(pair.text, pair.column.key, found, p, word, pair.ratio))
+        word = None if pair_gain is None else pair.verdict(pair_gain, p)
+        parts.append(ClaimPart(pair.text, pair.column.key, pair_gain, p, word, pair.ratio))
     return tuple(parts), all_verdict([part.verdict for part in parts])
 
 
@@ -101,21 +101,21 @@ def _pairs(spec: TableSpec, claim: Claim, of: Mapping[str, Runs]) -> Iterator[_P
 
     def runs(row: Row, column: Column) -> Runs | None:
         cell = spec.cell(row, column)
-        found = of.get(cell.experiment or "")
-        return None if found is None or incomparable(column, cell, found) else found
+        cell_runs = of.get(cell.experiment or "")
+        return None if cell_runs is None or incomparable(column, cell, cell_runs) else cell_runs
 
     for part, first, second, key in claim.comparisons():
         column = columns[key]
-        given = column, runs(rows[first], column), runs(rows[second], column), claim.searched
+        arguments = column, runs(rows[first], column), runs(rows[second], column), claim.searched
         unit = f" {column.unit}" if column.unit else ""
         if isinstance(part, Order):
-            yield _Pair(f"{first} better than {second}", *given)
+            yield _Pair(f"{first} better than {second}", *arguments)
         elif isinstance(part, Tie):
             text = f"{first} and {second} alike within ±{part.margin:g}{' in' if unit else ''}{unit}"
-            yield _Pair(text, *given, margin=part.margin)
+            yield _Pair(text, *arguments, margin=part.margin)
         elif part.times is not None:
             text = f"{first} at least {part.times:g} times better than {second}"
-            yield _Pair(text, *given, least=math.log(part.times), ratio=True)
+            yield _Pair(text, *arguments, least=math.log(part.times), ratio=True)
         else:
             text = f"{first} better than {second} by at least {part.points:g}{unit}"
-            yield _Pair(text, *given, least=part.points or 0.0)
+            yield _Pair(text, *arguments, least=part.points or 0.0)

@@ -243,17 +243,17 @@ def _state(
     settings: Settings | None,
 ) -> State:
     """The state of a cell. What says most comes first."""
-    wanted = spec.places_of(runs.experiment)
+    places = spec.places_of(runs.experiment)
     done = len(runs.values(column))
     if summary is not None and (reason := incomparable(column, cell, runs)):
         return State("not comparable", reason)
-    if any((runs.experiment, *at) in running for at in wanted):
+    if any((runs.experiment, *at) in running for at in places):
         return State("running")
     few = None if summary is None or summary.n >= stats.N_FOR_VERDICT else f"n = {summary.n}, no verdict"
-    if done < len(wanted):
+    if done < len(places):
         if len(runs.finished) > done:
             return State("failed", f"the records have no {column.metric}")
-        return runs.unfinished(len(wanted), blocked, few)
+        return runs.unfinished(len(places), blocked, few)
     if cell.published is None:
         return State("not published")
     if comparison is None or settings is None:
@@ -287,7 +287,7 @@ def _references(spec: TableSpec, of: Mapping[str, Runs]) -> dict[str, dict[str, 
 
     Rows whose data differ, in the features for instance, have each their own, which the first of them names.
     """
-    found: dict[str, dict[str, Summary]] = {}
+    summaries: dict[str, dict[str, Summary]] = {}
     for column in spec.columns:
         variants: dict[str, dict[str, Values]] = {}  # prediction -> first row -> scores
         for row in spec.rows:
@@ -300,10 +300,10 @@ def _references(spec: TableSpec, of: Mapping[str, Runs]) -> dict[str, dict[str, 
         for name, alike in variants.items():
             for label, scores in alike.items():
                 line = name if len(alike) == 1 else f"{name}, data of {label}"
-                found.setdefault(line, {})[column.key] = stats.summarise_runs(
+                summaries.setdefault(line, {})[column.key] = stats.summarise_runs(
                     scores, column.better, spec.spread, column.bounds
                 )
-    return found
+    return summaries
 
 
 def _agree(first: Values, second: Values) -> bool:
@@ -318,7 +318,7 @@ def _unlike(spec: TableSpec, of: Mapping[str, Runs]) -> Iterator[str]:
         for column in spec.columns if row.extra else ():
             config = _config(of.get(spec.cell(row, column).experiment or ""))
             cells = [spec.cell(other, column) for other in spec.rows if other is not row]
-            others = [found for cell in cells if (found := _config(of.get(cell.experiment or "")))]
+            others = [theirs for cell in cells if (theirs := _config(of.get(cell.experiment or "")))]
             if config and (text := differs_in(config, others)):
                 texts.setdefault(text, []).append(column.title)
         for text, titles in texts.items():
@@ -343,10 +343,10 @@ def outcomes(table: Table) -> Counter[str]:
 
 def table_state(table: Table) -> str:
     """One line for a list of tables: how many runs are there, and the outcomes."""
-    wanted = len(table.spec.runs)
+    requested = len(table.spec.runs)
     per: dict[str, int] = {}
-    for one in table.placed:
-        if experiment := one.cell.experiment:
-            per[experiment] = max(per.get(experiment, 0), one.result.done)
+    for placed in table.placed:
+        if experiment := placed.cell.experiment:
+            per[experiment] = max(per.get(experiment, 0), placed.result.done)
     counts = ", ".join(f"{count} {word}" for word, count in outcomes(table).items())
-    return f"{sum(per.values())}/{wanted} runs" + (f"; {counts}" if counts else "")
+    return f"{sum(per.values())}/{requested} runs" + (f"; {counts}" if counts else "")

@@ -140,10 +140,10 @@ def search_lines(table: Table) -> Iterator[str]:
     for column in table.spec.columns:
         places = decimals(table, column)
         texts = [
-            f"{cell.row} ± {found.sd:.{places}f} (best {found.best:.{places}f}, "
-            f"worst {found.worst:.{places}f}, n = {len(found.values)})"
+            f"{cell.row} ± {search.sd:.{places}f} (best {search.best:.{places}f}, "
+            f"worst {search.worst:.{places}f}, n = {len(search.values)})"
             for cell in table.column(column.key)
-            if (found := cell.search)
+            if (search := cell.search)
         ]
         if texts:
             yield f"Searches repeated with other points, search ± sd ({column.title}): {'; '.join(texts)}"

@@ -32,20 +32,20 @@ class Facts:
 
 def facts_of(records: Sequence[Record]) -> Facts:
     def each(*path: str) -> tuple[str, ...]:
-        found = set()
+        values = set()
         for record in records:
             value: Any = record
             for key in path:
                 value = (value or {}).get(key)
             if value is not None:
-                found.add(str(value))
-        return tuple(sorted(found))
+                values.add(str(value))
+        return tuple(sorted(values))
 
     days = sorted(day[:10] for day in each("ended"))
     provenance = {
-        r["experiment"]: str(given["kind"])
+        r["experiment"]: str(origin["kind"])
         for r in records
-        if (given := r.get("provenance")) and given.get("kind")
+        if (origin := r.get("provenance")) and origin.get("kind")
     }
     return Facts(
         runs=len(records),
@@ -66,17 +66,17 @@ def facts_of(records: Sequence[Record]) -> Facts:
 
 
 def _notes(records: Sequence[Record]) -> tuple[str, ...]:
-    found = {
+    notes = {
         f"{record['experiment']}: {note}"
         for record in records
         for note in (record.get("data") or {}).get("notes", ())
     }
-    return tuple(sorted(found))
+    return tuple(sorted(notes))
 
 
 def _unproven(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
     """Data files whose bytes were not compared with a published checksum, by what was done instead."""
-    found: dict[str, set[str]] = {}
+    unproven: dict[str, set[str]] = {}
     for record in records:
         data = record.get("data") or {}
         for file in data.get("files", ()):
@@ -84,5 +84,5 @@ def _unproven(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
             if how == "first seen" and proof.doubt({**data, "files": [file]}) is None:
                 continue  # its checksum was found later
             if how not in (None, "bytes", "fixture"):
-                found.setdefault(how, set()).add(file["name"])
-    return {how: tuple(sorted(names)) for how, names in sorted(found.items())}
+                unproven.setdefault(how, set()).add(file["name"])
+    return {how: tuple(sorted(names)) for how, names in sorted(unproven.items())}

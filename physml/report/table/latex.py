@@ -92,13 +92,13 @@ def _opening(table: Table, columns: Sequence[Column], show: Sequence[str], bold_
 
 def _labels(table: Table, patterns: Sequence[str]) -> list[str]:
     known = [row.label for row in table.spec.rows]
-    found: dict[str, None] = {}
+    labels: dict[str, None] = {}
     for pattern in patterns:
         here = [pattern] if pattern in known else fnmatch.filter(known, pattern)
         if not here:
             raise ConfigError(f"{table.spec.id}: there is no row {pattern!r}. {suggest(pattern, known)}")
-        found |= dict.fromkeys(here)
-    return list(found) or known
+        labels |= dict.fromkeys(here)
+    return list(labels) or known
 
 
 def _best(cells: dict[str, CellResult], column: Column, form: str) -> set[str]:

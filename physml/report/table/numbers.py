@@ -22,8 +22,8 @@ def decimals(table: Table, column: Column) -> int:
     alike = [c.key for c in table.spec.columns if c.unit == column.unit]
 
     def printed(keys: Iterable[str]) -> list[int]:
-        found = (cell.published for cell in table.cells if cell.column in keys)
-        return [p.digits for p in found if p is not None and p.digits is not None]
+        published = (cell.published for cell in table.cells if cell.column in keys)
+        return [p.digits for p in published if p is not None and p.digits is not None]
 
     spreads = [cell.summary.sd for cell in table.column(column.key) if cell.summary and cell.summary.sd]
     meant = 1 - math.floor(math.log10(min(spreads))) if spreads else None
@@ -99,13 +99,13 @@ def interval_text(summary: Summary | None, places: int) -> str:
 
 def difference_text(cell: CellResult, column: Column, places: int) -> str:
     """Ours - published with its interval, the widest of all readings."""
-    found = cell.comparison
-    if found is None:
+    comparison = cell.comparison
+    if comparison is None:
         return NONE
-    low, high = min(r.low for r in found.readings), max(r.high for r in found.readings)
+    low, high = min(r.low for r in comparison.readings), max(r.high for r in comparison.readings)
     if column.better == "lower":
-        return gain_text(-found.delta, -high, -low, places)
-    return gain_text(found.delta, low, high, places)
+        return gain_text(-comparison.delta, -high, -low, places)
+    return gain_text(comparison.delta, low, high, places)
 
 
 def gain_text(mean: float, low: float | None, high: float | None, places: int) -> str:
@@ -115,17 +115,17 @@ def gain_text(mean: float, low: float | None, high: float | None, places: int) -
     return f"{text} [{signed(low, f'.{places}f')}, {signed(high, f'.{places}f')}]"
 
 
-def ratio_text(found: Gain) -> str:
+def ratio_text(gain: Gain) -> str:
     """How many times better, of a gain of logarithms.
 
     Example:
         >>> ratio_text(Gain(5, math.log(2), 0.1, math.log(1.5), math.log(2.67)))
         '2.00 [1.50, 2.67]'
     """
-    text = f"{math.exp(found.mean):.2f}"
-    if found.low is None or found.high is None:
+    text = f"{math.exp(gain.mean):.2f}"
+    if gain.low is None or gain.high is None:
         return text
-    return f"{text} [{math.exp(found.low):.2f}, {math.exp(found.high):.2f}]"
+    return f"{text} [{math.exp(gain.low):.2f}, {math.exp(gain.high):.2f}]"
 
 
 def signed(value: float, form: str) -> str:

@@ -29,8 +29,8 @@ def filled(text: str, rows: Collection[str], columns: Collection[str], fill: Fil
         label, *rest = (part.strip() for part in match[1].split("|"))
         part = rest.pop() if rest and rest[-1] in PARTS else "ours"
         column = rest.pop(0) if rest else next(iter(columns))
-        wanted = label.split("//") if part == "times" else [label]
-        checks = [("row", one, rows) for one in wanted]
+        labels = label.split("//") if part == "times" else [label]
+        checks = [("row", row, rows) for row in labels]
         for what, name, known in [*checks, ("column", column, columns), *(("part", r, PARTS) for r in rest)]:
             if name not in known:
                 raise ConfigError(f"finding: there is no {what} {name!r}. {suggest(name, known)}")

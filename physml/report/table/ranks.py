@@ -53,17 +53,22 @@ def ranked(spec: TableSpec, of: Mapping[str, Runs]) -> Ranking | None:
             left_out[row.label] = reason
             continue
         runs = [of[spec.cell(row, column).experiment or ""] for column in columns]
-        values = [one.values(column) for one, column in zip(runs, columns, strict=True)]
+        values = [cell_runs.values(column) for cell_runs, column in zip(runs, columns, strict=True)]
         scores[row.label] = [
-            summarise_runs(found, column.better, spec.spread).mean
-            for found, column in zip(values, columns, strict=True)
+            summarise_runs(cell_values, column.better, spec.spread).mean
+            for cell_values, column in zip(values, columns, strict=True)
         ]
-        found = [by_split(v) if spec.spread == "splits" else [v[at] for at in sorted(v)] for v in values]
-        if alike and all(len(sample) > 1 for sample in found):
-            middle[row.label] = interquartile_mean(found)
-        learned = [one.chance(column, spec.spread) is None for one, column in zip(runs, columns, strict=True)]
-        samples[row.label] = [sample if it else None for sample, it in zip(found, learned, strict=True)]
-        improving.update(c.title for c, one in zip(columns, runs, strict=True) if one.improving)
+        row_samples = [
+            by_split(v) if spec.spread == "splits" else [v[at] for at in sorted(v)] for v in values
+        ]
+        if alike and all(len(sample) > 1 for sample in row_samples):
+            middle[row.label] = interquartile_mean(row_samples)
+        learned = [
+            cell_runs.chance(column, spec.spread) is None
+            for cell_runs, column in zip(runs, columns, strict=True)
+        ]
+        samples[row.label] = [sample if it else None for sample, it in zip(row_samples, learned, strict=True)]
+        improving.update(c.title for c, cell_runs in zip(columns, runs, strict=True) if cell_runs.improving)
         if not all(learned):
             untrained[row.label] = tuple(c.title for c, it in zip(columns, learned, strict=True) if not it)
     directions = [column.better for column in columns]
@@ -84,11 +89,11 @@ def _lacking(spec: TableSpec, row: Row, columns: Sequence[Column], of: Mapping[s
     for column in columns:
         cell = spec.cell(row, column)
         runs = of.get(cell.experiment or "")
-        wanted = len(spec.places_of(cell.experiment))
+        requested = len(spec.places_of(cell.experiment))
         done = 0 if runs is None else len(runs.values(column))
         reason = None
-        if done < wanted:
-            reason = f"{done}/{wanted} runs on" if done else "not run on"
+        if done < requested:
+            reason = f"{done}/{requested} runs on" if done else "not run on"
         elif runs is not None and (why := incomparable(column, cell, runs)):
             reason = f"{why} on"
         if reason:

@@ -36,7 +36,7 @@ def blocks_of(ranking: Ranking | None) -> tuple[Block, ...]:
     if ranking.behind:
         heads = (*heads, "behind the first")
     places = _places(ranking.middle.values())
-    found = []
+    grid_lines = []
     for row, rank in ranks.mean.items():
         within = [letters(i) for i, group in enumerate(groups) if row in group]
         line: tuple[str, ...] = (row, f"{rank:.2f}", " ".join(within) or NONE)
@@ -44,9 +44,9 @@ def blocks_of(ranking: Ranking | None) -> tuple[Block, ...]:
             line = (*line, *_interval(ranking.middle.get(row), places))
         if ranking.behind:
             line = (*line, " ".join(dict.fromkeys(_interval(ranking.behind.get(row), 2))))
-        found.append(line)
+        grid_lines.append(line)
     below = Lines((tests_text(ranks), *_budget(ranking), *_left_out(ranking)), look="items")
-    return Grid(heads, tuple(found), heading), below
+    return Grid(heads, tuple(grid_lines), heading), below
 
 
 def rule_lines(ranking: Ranking | None) -> Iterator[str]:
@@ -79,17 +79,17 @@ def lines(ranking: Ranking) -> Iterator[str]:
     yield from _left_out(ranking)
 
 
-def _places(found: Iterable[Middle]) -> int:
+def _places(middles: Iterable[Middle]) -> int:
     """Digits after the point: two of the narrowest interval's half."""
-    narrow = min(((one.high - one.low) / 2 for one in found), default=0.0)
+    narrow = min(((middle.high - middle.low) / 2 for middle in middles), default=0.0)
     return min(6, max(0, 1 - math.floor(math.log10(narrow)))) if narrow > 0 else 2
 
 
-def _interval(found: Middle | None, places: int) -> tuple[str, str]:
+def _interval(middle: Middle | None, places: int) -> tuple[str, str]:
     """A mean and its interval."""
-    if found is None:
+    if middle is None:
         return NONE, NONE
-    return f"{found.mean:.{places}f}", f"[{found.low:.{places}f}, {found.high:.{places}f}]"
+    return f"{middle.mean:.{places}f}", f"[{middle.low:.{places}f}, {middle.high:.{places}f}]"
 
 
 def _budget(ranking: Ranking) -> Iterator[str]:
@@ -109,7 +109,7 @@ def _left_out(ranking: Ranking) -> Iterator[str]:
     for row, reason in ranking.left_out.items():
         by_reason.setdefault(reason, []).append(row)
     if by_reason:
-        rows = "; ".join(f"{', '.join(found)} ({reason})" for reason, found in by_reason.items())
+        rows = "; ".join(f"{', '.join(labels)} ({reason})" for reason, labels in by_reason.items())
         yield f"Without a rank: {rows}"
 
 
@@ -122,11 +122,11 @@ def values(ranking: Ranking | None) -> Iterator[dict[str, object]]:
     known = {"column": keys, "metric": "rank", "unit": "1", "better": "lower", "n": n}
     for row, rank in ranking.ranks.mean.items():
         yield known | {"row": row, "mean": rank, "state": MEAN_RANK}
-    for row, found in ranking.middle.items():
+    for row, middle in ranking.middle.items():
         column = ranking.columns[0]
         yield {
             "row": row, "column": keys, "metric": column.metric, "unit": column.unit or "1",
-            "better": column.better, "mean": found.mean, "low": found.low, "high": found.high, "n": n,
+            "better": column.better, "mean": middle.mean, "low": middle.low, "high": middle.high, "n": n,
             "state": "interquartile mean",
         }  # fmt: skip
     for state, value in (("critical difference", ranking.ranks.critical), ("Friedman's p", ranking.ranks.p)):

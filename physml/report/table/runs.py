@@ -84,13 +84,13 @@ class Runs:
     def references(self, column: Column) -> dict[str, Values]:
         """The scores of trivial predictions on the data of each finished run, in the column's unit."""
         part, _, name = column.metric.partition("/")
-        found: dict[str, Values] = {}
+        by_reference: dict[str, Values] = {}
         if part == "test":
             for at, record in self.finished.items():
                 for reference, scores in (record.get("references") or {}).items():
                     if (value := scores.get(name)) is not None:
-                        found.setdefault(reference, {})[at] = value * column.scale
-        return found
+                        by_reference.setdefault(reference, {})[at] = value * column.scale
+        return by_reference
 
     def gains(self, column: Column, spread: Spread) -> dict[str, Gain]:
         """Trivial prediction -> the gain over it on the same data."""
@@ -106,8 +106,8 @@ class Runs:
         gains = self.gains(column, spread)
         unbeaten = [
             name
-            for name, found in gains.items()
-            if name in CONSTANTS and found.low is not None and found.low <= 0
+            for name, gain in gains.items()
+            if name in CONSTANTS and gain.low is not None and gain.low <= 0
         ]
         return min(unbeaten, key=lambda name: gains[name].mean, default=None)
 
@@ -121,8 +121,8 @@ class Runs:
         ]
         return sum(late) > len(late) / 2
 
-    def unfinished(self, wanted: int, blocked: str | None = None, few: str | None = None) -> State:
-        """The state of an experiment of which not all wanted runs have a result, and none is running."""
+    def unfinished(self, requested: int, blocked: str | None = None, few: str | None = None) -> State:
+        """The state of an experiment of which not all requested runs have a result, and none is running."""
         for record in self.ended.values():
             status, reason = record["status"], record.get("reason") or "no reason recorded"
             if status == "diverged":
@@ -132,7 +132,7 @@ class Runs:
             if status != "preempted":  # that one goes on where it stopped
                 return State("failed", reason)
         if self.finished:
-            return State("partial", few, len(self.finished), wanted)
+            return State("partial", few, len(self.finished), requested)
         if blocked is not None:
             return State("blocked", blocked)
         if self.identity is None:
@@ -149,8 +149,8 @@ class Runs:
 
     def values(self, column: Column) -> Values:
         """The column's number of every finished run that has it, in the column's unit."""
-        found = {at: number(record, column) for at, record in self.finished.items()}
-        return {at: value for at, value in found.items() if value is not None}
+        numbers = {at: number(record, column) for at, record in self.finished.items()}
+        return {at: value for at, value in numbers.items() if value is not None}
 
 
 def number(record: Record, column: Column) -> float | None:

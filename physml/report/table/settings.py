@@ -163,16 +163,16 @@ class Files:
 
     def setting(self, experiment: str, key: str) -> Any:
         """An experiment's setting: its own, else that of the file that is chosen for the group."""
-        made = self.experiment(experiment)
+        contents = self.experiment(experiment)
         group, *inner = key.split(".")
-        found = _at(made.settings, [group, *inner])
-        if found is _ABSENT and (chosen := made.choices.get(group) or self._default(group)):
-            found = _at(content_of(self._file(group, chosen)), inner)
-        if found is _ABSENT:
+        value = _at(contents.settings, [group, *inner])
+        if value is _ABSENT and (chosen := contents.choices.get(group) or self._default(group)):
+            value = _at(content_of(self._file(group, chosen)), inner)
+        if value is _ABSENT:
             raise ConfigError(f"experiment {experiment} has no setting {key}.")
-        if isinstance(found, str) and "${" in found:
-            raise ConfigError(f"experiment {experiment}: {key} is {found}; a table reads plain values only.")
-        return found
+        if isinstance(value, str) and "${" in value:
+            raise ConfigError(f"experiment {experiment}: {key} is {value}; a table reads plain values only.")
+        return value
 
     def provenance(self, experiment: str) -> str | None:
         kind = self.experiment(experiment).settings["provenance"].get("kind")
@@ -188,12 +188,12 @@ class Files:
 
     def searches(self, patterns: Iterable[str]) -> list[str]:
         """The searches that are meant by names and patterns, each once."""
-        found: list[str] = []
+        names: list[str] = []
         for pattern in patterns:
             if not (matching := fnmatch.filter(sorted(self.ids), pattern)):
                 raise ConfigError(f"there is no search {pattern}. {suggest(pattern, self.ids)}")
-            found += matching
-        return list(dict.fromkeys(found))
+            names += matching
+        return list(dict.fromkeys(names))
 
     def space(self, search: str, key: str) -> Any:
         """The space that a search draws a setting from; None if the search does not change it."""
@@ -248,8 +248,8 @@ def _of_searches(
     spec: SettingsSpec, column: SettingColumn, setting: str, files: Files
 ) -> tuple[str | None, str | None]:
     """All of our searches that draw this setting; where their ranges differ, each stands there once."""
-    found = {search: files.space(search, setting) for search in files.searches(spec.searches)}
-    texts = {search: _drawn(space, column.reads) for search, space in found.items() if space is not None}
+    spaces = {search: files.space(search, setting) for search in files.searches(spec.searches)}
+    texts = {search: _drawn(space, column.reads) for search, space in spaces.items() if space is not None}
     if not texts:
         return None, None
     of = next(iter(texts)) if len(texts) == 1 else "searches"
@@ -308,9 +308,9 @@ def compare(printed: str, ours: str) -> str:
         ('same', 'rounded', 'inside')
     """
     number = _number(ours)
-    if number is not None and (wanted := _number(printed)) is not None:
-        off = abs(wanted - number)
-        half_a_digit = Decimal(1).scaleb(int(wanted.as_tuple().exponent)) / 2
+    if number is not None and (printed_number := _number(printed)) is not None:
+        off = abs(printed_number - number)
+        half_a_digit = Decimal(1).scaleb(int(printed_number.as_tuple().exponent)) / 2
         return "same" if not off else "rounded" if off <= half_a_digit else "differs"
     if number is not None and (parts := _parts(printed)):
         numbers = [n for n in map(_number, parts) if n is not None]

@@ -19,7 +19,9 @@ def document(table: SettingsTable) -> Document:
     heads = ("row", "setting", "printed", *(("code",) if code else ()), "ours", "state", "read from")
     cells = [(cell, outcome_of(cell.state)) for cell in table.cells]
     lines = tuple(_line(heads, cell) for cell, _ in cells)
-    odd = tuple(line for line, (_, found) in zip(lines, cells, strict=True) if found in (DIFFERS, NO_VERDICT))
+    odd = tuple(
+        line for line, (_, outcome) in zip(lines, cells, strict=True) if outcome in (DIFFERS, NO_VERDICT)
+    )
     short = Grid(heads, odd, f"{len(odd)} of {len(cells)} settings differ").without([len(heads) - 1])
     facts = [*([CODE] if code else []), *([f"Claim: {spec.claim}"] if spec.claim else [])]
     return Document(
@@ -32,7 +34,7 @@ def document(table: SettingsTable) -> Document:
             Lines(("Ours are read from the experiments and searches themselves.",)),
         ),
         long=blocks(
-            Grid(heads, lines, "All settings", tuple(found for _, found in cells)),
+            Grid(heads, lines, "All settings", tuple(outcome for _, outcome in cells)),
             Lines((*facts, *(f"Note: {note}" for note in spec.notes)), look="items"),
         ),
         rules=(Lines((RULE,), look="items"),),

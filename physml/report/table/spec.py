@@ -154,7 +154,7 @@ class Claim:
         for order in self.order:
             yield from ((order, order.better, other, order.column or own) for other in order.than)
         yield from ((tie, tie.rows[0], tie.rows[1], tie.column or own) for tie in self.ties)
-        yield from ((one, one.better, one.than, one.column or own) for one in self.amounts)
+        yield from ((amount, amount.better, amount.than, amount.column or own) for amount in self.amounts)
 
 
 @dataclass(frozen=True)
@@ -272,12 +272,12 @@ class TableSpec:
 
     @cached_property
     def _seeds(self) -> dict[str, tuple[int, ...]]:
-        found: dict[str, set[int]] = {}
+        by_experiment: dict[str, set[int]] = {}
         for row in self.rows:
             for column in self.columns:
                 if experiment := self.cell(row, column).experiment:
-                    found.setdefault(experiment, set()).update(row.seeds or self.seeds)
-        return {experiment: tuple(sorted(seeds)) for experiment, seeds in found.items()}
+                    by_experiment.setdefault(experiment, set()).update(row.seeds or self.seeds)
+        return {experiment: tuple(sorted(seeds)) for experiment, seeds in by_experiment.items()}
 
     def with_seeds(self, seeds: tuple[int, ...]) -> "TableSpec":
         """The same table with these seeds for every row, and every split."""
@@ -301,8 +301,8 @@ def kind_of(path: Path) -> Kind:
 
 def table_ids(kind: Kind | None = None, conf: Path = CONF) -> list[str]:
     """The ids of all tables, or of those of one kind; numbers in their order: lem-4 before lem-10."""
-    found = conf_files.files("table", conf)
-    return sorted((i for i, path in found.items() if kind is None or kind_of(path) == kind), key=natural)
+    paths = conf_files.files("table", conf)
+    return sorted((i for i, path in paths.items() if kind is None or kind_of(path) == kind), key=natural)
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:
@@ -343,10 +343,10 @@ def find_table(name: str, paper: str = "lem", conf: Path = CONF) -> Path:
 
 def _aliases(path: Path) -> tuple[str, ...]:
     """Aliases of a table or figure of any kind."""
-    found: tuple[str, ...] = coerce(
+    aliases: tuple[str, ...] = coerce(
         content_of(path).get("aliases", []), tuple[str, ...], f"{path.name}: aliases"
     )
-    return found
+    return aliases
 
 
 def experiments_of(spec: TableSpec) -> list[str]:

@@ -19,14 +19,14 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     """
     if match := re.fullmatch(r"n([1-9]\d{0,4})", text.strip()):
         return tuple(range(int(match[1])))
-    found: dict[int, None] = {}
+    seeds: dict[int, None] = {}
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d{1,18})(?:-(\d{1,18}))?\s*", part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
         if not 0 <= last - first < MOST_SEEDS:
             raise ConfigError(f"seeds must look like 0,1,2, 0-4 or n5; got {text!r}.")
-        found |= dict.fromkeys(range(first, last + 1))
-    return tuple(found)
+        seeds |= dict.fromkeys(range(first, last + 1))
+    return tuple(seeds)
 
 
 def parse_row(text: str) -> Row:

@@ -40,7 +40,7 @@ def _lines(table: Table) -> Iterator[dict[str, object]]:
     for column in table.spec.columns:
         for cell in table.column(column.key):
             p, s = cell.published, cell.summary
-            found, over = cell.comparison, cell.over
+            comparison, over = cell.comparison, cell.over
             within = cell.within or (None, None)
             yield line(
                 cell.row, column,
@@ -50,10 +50,12 @@ def _lines(table: Table) -> Iterator[dict[str, object]]:
                 mean=s and s.mean, sd=s and s.sd, n=s and s.n, low=s and s.low, high=s and s.high,
                 within_low=within[0], within_high=within[1], search_sd=cell.search and cell.search.sd,
                 best=s and s.best, done=cell.done, wanted=cell.wanted, settings=cell.settings,
-                gain=found and found.delta, gain_low=found and min(r.low for r in found.readings),
-                gain_high=found and max(r.high for r in found.readings),
+                gain=comparison and comparison.delta,
+                gain_low=comparison and min(r.low for r in comparison.readings),
+                gain_high=comparison and max(r.high for r in comparison.readings),
                 margin=p and column.margin.of(p),
-                readings=found and "; ".join(f"{r.assumption}: {r.outcome}" for r in found.readings),
+                readings=comparison
+                and "; ".join(f"{r.assumption}: {r.outcome}" for r in comparison.readings),
                 state=cell.state, reference=over and over[0], over=over and over[1].mean,
                 over_low=over and over[1].low, over_high=over and over[1].high, parameters=cell.params_ours,
                 parameters_printed=cell.params_paper, train_s=cell.train_s, ms_per_step=cell.ms_per_step,

@@ -35,11 +35,11 @@ class Coverage:
         """`6 of 6 printed cells trained, n = 10; 1.4 core-hours`."""
         kind = "cells" if self.table.own else "printed cells"
         text = f"{len(self.trained)} of {len(self.cells)} {kind} trained"
-        found = {cell.summary.n for cell in self.trained if cell.summary}
-        if len(found) == 1:
-            text += f", n = {found.pop()}"
-        elif found:
-            text += f", n = {min(found)} to {max(found)}"
+        counts = {cell.summary.n for cell in self.trained if cell.summary}
+        if len(counts) == 1:
+            text += f", n = {counts.pop()}"
+        elif counts:
+            text += f", n = {min(counts)} to {max(counts)}"
             if self.enough < len(self.trained):
                 text += f" (at least {N_FOR_VERDICT} in {self.enough})"
         facts = self.table.facts

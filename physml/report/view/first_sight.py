@@ -96,11 +96,11 @@ class View:
         """Rows with something to show, in the order of the paper; those of our own by their mean rank. Where
         nothing was run, those with a printed number.
         """
-        found = [row for row in self._with_runs if row not in self.left]
+        rows = [row for row in self._with_runs if row not in self.left]
         if self.table.own:
-            return sorted(found, key=lambda row: self.ranks.get(row.label, math.inf))
-        every = () if found or self.short else self.table.spec.rows
-        return found or [row for row in every if any(cell.published for cell in self.cells(row))]
+            return sorted(rows, key=lambda row: self.ranks.get(row.label, math.inf))
+        every = () if rows or self.short else self.table.spec.rows
+        return rows or [row for row in every if any(cell.published for cell in self.cells(row))]
 
     @cached_property
     def _with_runs(self) -> list[Row]:
@@ -138,12 +138,12 @@ class View:
     @cached_property
     def quoted(self) -> set[str]:
         """Rows whose printed numbers all come from other work."""
-        found = set()
+        labels = set()
         for row in self.rows:
             printed = [p for cell in self.cells(row) if (p := cell.published)]
             if printed and all(p.quoted for p in printed) and not self.short:
-                found.add(row.label)
-        return found
+                labels.add(row.label)
+        return labels
 
     # --- grids
 
@@ -207,10 +207,10 @@ class View:
         else:
             means = self._means(bare_mean)
             forms = [self._means(mean_text), means, short_heads(means, wide), self._brief()]
-        made = forms.pop()
+        grid = forms.pop()
         while forms:
-            made = replace(forms.pop(), narrow=made)
-        return made
+            grid = replace(forms.pop(), narrow=grid)
+        return grid
 
     @cached_property
     def _unit(self) -> str | None:
@@ -296,9 +296,9 @@ class View:
         means = self._means(bare_mean)
         means = means.without([1]) if self.ranks else means
         lines: list[tuple[Text, ...]] = []
-        found = iter(means.lines)
+        mean_lines = iter(means.lines)
         for row in self.rows:
-            lines += [next(found) for _ in (row, *self._yours(row, []))]
+            lines += [next(mean_lines) for _ in (row, *self._yours(row, []))]
             if any(cell.published for cell in self.cells(row)):
                 printed = [Cell(_printed(cell, False), quoted=True) for cell in self.cells(row)]
                 lines.append((Cell("  printed", quoted=True), *printed))
@@ -322,7 +322,7 @@ class View:
         """The rows with the best mean, to the digits that are shown; none where only one row has a number."""
         places = decimals(self.table, column)
         cells = [self.of[row.label, column.key] for row in self.rows]
-        means = {cell.row: round(found.mean, places) for cell in cells if (found := self.counted(cell))}
+        means = {cell.row: round(summary.mean, places) for cell in cells if (summary := self.counted(cell))}
         return column.best(means) if len(means) > 1 else set()
 
     # --- lines below
@@ -361,9 +361,13 @@ class View:
         parts = [f"{QUOTED} quoted by the paper from other work"] if self.quoted else []
         if len(self.columns) > 1:
             used = {outcome_of(cell.state) for cell in cells if cell.published and self.counted(cell)}
-            signs = [f"{one.sign} {one.name}" for one in FIVE if one in used and one is not NOT_RUN]
+            signs = [
+                f"{outcome.sign} {outcome.name}"
+                for outcome in FIVE
+                if outcome in used and outcome is not NOT_RUN
+            ]
             ended = (cell for cell in cells if cell.state.word not in TRIED)
-            odd = any(found.n != self.usual for cell in ended if (found := self.counted(cell)))
+            odd = any(summary.n != self.usual for cell in ended if (summary := self.counted(cell)))
             diverged = any(cell.state.word == "diverged" for cell in cells)
             parts = [*signs, *parts, *(["div.: some runs diverged"] if diverged else [])]
             parts += [f"(k): k runs, else {self.usual}"] if odd else []

@@ -67,7 +67,7 @@ def _without_constants(grids: list[Grid], own: bool) -> tuple[list[Grid], list[s
     """The grids without columns whose texts are all alike, which are said once."""
     lines = [line for grid in grids for line in grid.lines]
     texts = [{text_of(line[i]) for line in lines} for i in range(len(HEADS))]
-    gone = [i for i, found in enumerate(texts) if i and len(found) == 1 and len(lines) > 1]
+    gone = [i for i, column_texts in enumerate(texts) if i and len(column_texts) == 1 and len(lines) > 1]
     heads = tuple(HEADS.values())
     alike = [f"{heads[i]}: {text}" for i in gone for text in texts[i] if text not in (NONE, NO_PRINT)]
     dropped = {*gone, *(PAPER if own else ())}
@@ -111,8 +111,8 @@ def _reference_lines(table: Table) -> Iterator[tuple[str, ...]]:
 def _over_text(cell: CellResult, places: int) -> str:
     if cell.over is None:
         return NONE
-    name, found = cell.over
-    return f"{gain_text(found.mean, found.low, found.high, places)} over {name}"
+    name, gain = cell.over
+    return f"{gain_text(gain.mean, gain.low, gain.high, places)} over {name}"
 
 
 def claim_lines(table: Table) -> list[str]:
@@ -131,15 +131,15 @@ def claim_lines(table: Table) -> list[str]:
     return lines
 
 
-def _part_text(part: ClaimPart, found: Gain, column: Column, table: Table) -> str:
+def _part_text(part: ClaimPart, gain: Gain, column: Column, table: Table) -> str:
     places = decimals(table, column)
     unit = f" in {column.unit}" if column.unit else ""
     if part.ratio:
-        text = f"ratio {ratio_text(found)}, n = {found.n}"
+        text = f"ratio {ratio_text(gain)}, n = {gain.n}"
     else:
-        text = f"gain {gain_text(found.mean, found.low, found.high, places)}{unit}, n = {found.n}"
+        text = f"gain {gain_text(gain.mean, gain.low, gain.high, places)}{unit}, n = {gain.n}"
     if part.p is not None:
         text += f", p = {part.p:.2g}" if part.p >= 1e-4 else ", p < 0.0001"
-    if found.new_low is not None and not part.ratio:
-        text += f"; on new splits {gain_text(found.mean, found.new_low, found.new_high, places)}"
+    if gain.new_low is not None and not part.ratio:
+        text += f"; on new splits {gain_text(gain.mean, gain.new_low, gain.new_high, places)}"
     return f"{part.verdict or 'no verdict'} ({text})"

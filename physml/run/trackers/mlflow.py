@@ -83,13 +83,13 @@ class MlflowTracker(GuardedTracker):
         """Made by the first run; of two at once, one makes it."""
         from mlflow.exceptions import MlflowException
 
-        if found := self.client.get_experiment_by_name(name):
-            return str(found.experiment_id)
+        if existing := self.client.get_experiment_by_name(name):
+            return str(existing.experiment_id)
         try:
             return str(self.client.create_experiment(name))
         except MlflowException:
-            if found := self.client.get_experiment_by_name(name):
-                return str(found.experiment_id)
+            if existing := self.client.get_experiment_by_name(name):
+                return str(existing.experiment_id)
             raise
 
     def _found(self, experiment: str) -> str | None:
@@ -97,11 +97,11 @@ class MlflowTracker(GuardedTracker):
         runs = self.client.search_runs([experiment], f"tags.`{ID}` = '{self.tracked.id}'", max_results=1)
         if not runs:
             return None
-        found = str(runs[0].info.run_id)
-        steps = [one.step for one in self.client.get_metric_history(found, "step")]
+        run_id = str(runs[0].info.run_id)
+        steps = [metric.step for metric in self.client.get_metric_history(run_id, "step")]
         self.sent = max(steps, default=-1)
-        self.client.update_run(found, status="RUNNING")
-        return found
+        self.client.update_run(run_id, status="RUNNING")
+        return run_id
 
     def _created(self, experiment: str) -> str:
         from mlflow.entities import Param
@@ -109,11 +109,11 @@ class MlflowTracker(GuardedTracker):
         run = self.tracked
         tags = {ID: run.id, "group": run.group, "profile": run.profile}
         tags |= {f"tag.{tag}": "true" for tag in run.tags}
-        made = self.client.create_run(experiment, run_name=run.name, tags=tags)
+        created = self.client.create_run(experiment, run_name=run.name, tags=tags)
         params = [Param(key, str(value)[:LONGEST]) for key, value in flat(run.config).items()]
         for first in range(0, len(params), MOST):
-            self.client.log_batch(made.info.run_id, params=params[first : first + MOST])
-        return str(made.info.run_id)
+            self.client.log_batch(created.info.run_id, params=params[first : first + MOST])
+        return str(created.info.run_id)
 
     def _log(self, row: Row) -> None:
         self._keep(row, row["step"])
@@ -153,13 +153,13 @@ def flat(config: dict[str, Any], where: str = "") -> dict[str, Any]:
         >>> flat({"seed": 0, "optim": {"lr": 0.1, "betas": [0.9, 0.99]}})
         {'seed': 0, 'optim.lr': 0.1, 'optim.betas': [0.9, 0.99]}
     """
-    made: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, dict) and value:
-            made |= flat(value, f"{where}{key}.")
+            values |= flat(value, f"{where}{key}.")
         else:
-            made[f"{where}{key}"] = value
-    return made
+            values[f"{where}{key}"] = value
+    return values
 
 
 def _is_number(value: Any) -> bool:

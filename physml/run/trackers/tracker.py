@@ -58,22 +58,22 @@ class TrackedRun:
         )
 
     @classmethod
-    def of_record(cls, made: Record, keys: dict[str, Any], tables: Sequence[str]) -> "TrackedRun":
-        """`made` has its path, which says the folder of its experiment."""
-        *above, _ = Path(made["path"]).parts
-        folder = made["experiment"]
+    def of_record(cls, record: Record, keys: dict[str, Any], tables: Sequence[str]) -> "TrackedRun":
+        """`record` has its path, which says the folder of its experiment."""
+        *above, _ = Path(record["path"]).parts
+        folder = record["experiment"]
         if "runs" in above:  # results/runs/<folder>/<file>
             folder = "/".join(above[len(above) - above[::-1].index("runs") :])
-        place = Place(folder, made["identity"], made["split"], made["seed"])
-        known = made.get("wandb") if keys["kind"] == "wandb" else None
+        place = Place(folder, record["identity"], record["split"], record["seed"])
+        known = record.get("wandb") if keys["kind"] == "wandb" else None
         return cls(
             place,
-            without_places(made["config"]),
+            without_places(record["config"]),
             keys,
             tables,
             known_id=known,
-            choices=made.get("choices") or {},
-            commit=(made.get("code") or {}).get("commit"),
+            choices=record.get("choices") or {},
+            commit=(record.get("code") or {}).get("commit"),
         )
 
     @property
@@ -120,18 +120,18 @@ class TrackedRun:
         """Table, row and column of each cell that the run counts for."""
         from physml.report.table.spec import find_table, load_table
 
-        found = []
+        cells = []
         for ident in self.tables:
             if ident.startswith(SWEEP):
                 continue
             spec = load_table(find_table(ident))
-            found += [
+            cells += [
                 {"table": ident, "row": row.label, "column": column.key}
                 for row in spec.rows
                 for column in spec.columns
                 if spec.cell(row, column).experiment == self.choices.get("experiment")
             ]
-        return found
+        return cells
 
     @property
     def profile(self) -> str:

@@ -28,50 +28,51 @@ class Upload:
         self.keys = read_yaml(CONF / "tracker" / f"{kind}.yaml")
         self.keys |= {"project": project} if project else {}
         tables = tables_of_experiments()
-        done = [made for made in records if made["status"] == "finished"]
+        done = [record for record in records if record["status"] == "finished"]
         self.runs = [
-            (TrackedRun.of_record(made, self.keys, tables.get(made["experiment"], ())), made) for made in done
+            (TrackedRun.of_record(record, self.keys, tables.get(record["experiment"], ())), record)
+            for record in done
         ]
 
     def lacking(self) -> list[tuple[TrackedRun, Record]]:
         """Runs that the tracker has not got from here."""
-        return [(run, made) for run, made in self.runs if not self._is_sent(run, made)]
+        return [(run, record) for run, record in self.runs if not self._is_sent(run, record)]
 
-    def send(self, run: TrackedRun, made: Record) -> bool:
+    def send(self, run: TrackedRun, record: Record) -> bool:
         """Send a run's record; True if the tracker then has it."""
-        if not send(self.service, run, made):
+        if not send(self.service, run, record):
             return False
-        files.write_json(self._marker(run), self._mark(made))
+        files.write_json(self._marker(run), self._mark(record))
         return True
 
-    def _is_sent(self, run: TrackedRun, made: Record) -> bool:
+    def _is_sent(self, run: TrackedRun, record: Record) -> bool:
         try:
-            return bool(opened.read_json(self._marker(run)) == self._mark(made))
+            return bool(opened.read_json(self._marker(run)) == self._mark(record))
         except (OSError, ValueError):
             return False
 
     def _marker(self, run: TrackedRun) -> Path:
         return work_root() / "tracked" / self.keys["kind"] / self.keys["project"] / f"{run.id}.json"
 
-    def _mark(self, made: Record) -> dict[str, Any]:
-        content = json.dumps({**made, "path": None}, sort_keys=True)
+    def _mark(self, record: Record) -> dict[str, Any]:
+        content = json.dumps({**record, "path": None}, sort_keys=True)
         digest = hashlib.sha256(content.encode()).hexdigest()
         return {"address": self.service.address(), "record": digest}
 
 
 def tables_of_experiments() -> dict[str, list[str]]:
     """Experiment -> the ids of the tables that show it."""
-    found: dict[str, list[str]] = {}
+    by_experiment: dict[str, list[str]] = {}
     for ident in table_spec.table_ids(kind="runs"):
         spec = table_spec.load_table(CONF / "table" / f"{ident}.yaml")
         for experiment in table_spec.experiments_of(spec):
-            found.setdefault(experiment, []).append(ident)
-    return found
+            by_experiment.setdefault(experiment, []).append(ident)
+    return by_experiment
 
 
-def send(service: Service, run: TrackedRun, made: Record) -> bool:
+def send(service: Service, run: TrackedRun, record: Record) -> bool:
     """A record, with its curve, as a run of a tracker; whether all of it was taken."""
-    rows = rows_of(made)
+    rows = rows_of(record)
     tracker = service.upload(run)
     if tracker.id is None:
         return False
@@ -79,16 +80,16 @@ def send(service: Service, run: TrackedRun, made: Record) -> bool:
     try:
         for row in rows:
             tracker.row(row)
-        ending = summary({**made}), 0 if made["status"] == "finished" else 1
+        ending = summary({**record}), 0 if record["status"] == "finished" else 1
     finally:
         tracker.finish(ending[0], [], ending[1])
     return not tracker.failed
 
 
-def rows_of(made: Record) -> list[Row]:
+def rows_of(record: Record) -> list[Row]:
     """The curve as a run logs it; none where there is no curve."""
     try:
-        _, (_, rows) = curves.curve_of(made)
+        _, (_, rows) = curves.curve_of(record)
     except RecordError:
         return []
     return [_numbers(row) for row in rows]

@@ -37,25 +37,25 @@ def logged_in() -> bool:
         return False
 
 
-def mode_of(wanted: str) -> Mode:
+def mode_of(mode: str) -> Mode:
     """Decided before wandb is asked anything, for without a key it would ask for one."""
     set_by_user = os.environ.get("WANDB_MODE")
     if set_by_user in ("offline", "dryrun"):
         return "offline"
     if set_by_user == "disabled":
         return "disabled"
-    wanted = "online" if set_by_user == "online" else wanted
-    if wanted == "online" and not logged_in():
+    mode = "online" if set_by_user == "online" else mode
+    if mode == "online" and not logged_in():
         log.warning("W&B: not logged in, so this run stays offline. `wandb login`, then `physml track sync`.")
-    return "online" if wanted in ("auto", "online") and logged_in() else "offline"
+    return "online" if mode in ("auto", "online") and logged_in() else "offline"
 
 
-def made_later(wanted: str) -> bool:
+def made_later(mode: str) -> bool:
     """True where nobody is logged in and nobody chose a mode: `physml track sync` then copies the record.
 
     An offline copy would take as long as importing torch.
     """
-    return wanted == "auto" and not (os.environ.get("WANDB_MODE") or in_sweep() or logged_in())
+    return mode == "auto" and not (os.environ.get("WANDB_MODE") or in_sweep() or logged_in())
 
 
 def in_sweep() -> bool:

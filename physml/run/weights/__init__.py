@@ -73,40 +73,44 @@ def save(spec: RunSpec, task: Any, net: "nn.Module") -> str:
     return f"{spec.place.folder}/{spec.place.stem}/{NAME}"
 
 
-def path_of(made: Mapping[str, Any]) -> Path:
+def path_of(recorded: Mapping[str, Any]) -> Path:
     """Path of the weights of a recorded run. DataError if none were kept.
 
     They are looked for beside its record, as `NAME` in a folder with the name of the record; then in the
     folder `runs` beside the results that the record is in; then below PHYSML_RUNS or runs/.
     """
-    if not made.get("weights"):
+    if not recorded.get("weights"):
         raise DataError(
-            f"{made['experiment']} split {made['split']} seed {made['seed']} kept no weights. Train it again "
-            "with runtime.save_model=true and --force."
+            f"{recorded['experiment']} split {recorded['split']} seed {recorded['seed']} kept no weights. "
+            "Train it again with runtime.save_model=true and --force."
         )
-    places = [work_root() / made["weights"]]
-    if made.get("path"):
-        record = Path(made["path"]).absolute()
+    places = [work_root() / recorded["weights"]]
+    if recorded.get("path"):
+        record = Path(recorded["path"]).absolute()
         above = [folder.parent for folder in record.parents if folder.name == "runs"]  # of the results
-        beside = [results.parent / "runs" / made["weights"] for results in above]
+        beside = [results.parent / "runs" / recorded["weights"] for results in above]
         places = [record.with_suffix("") / NAME, *beside, *places]
     return next((place for place in places if place.is_file()), places[-1])
 
 
 def weights_of(run: str | Path | Mapping[str, Any]) -> Path:
     """The file of the weights of a run; arguments as in `load`. DataError where it is not there."""
-    made: Mapping[str, Any] = {}
+    recorded: Mapping[str, Any] = {}
     if not isinstance(run, Mapping) and Path(run).suffix == ".safetensors":
         path = Path(run)
     elif not isinstance(run, Mapping) and (Path(run) / NAME).is_file():
         path = Path(run) / NAME
-    elif found := kept.find(str(run)):
-        path = found
+    elif kept_path := kept.find(str(run)):
+        path = kept_path
     else:
-        made = run if isinstance(run, Mapping) else record_of(str(run))
-        path = path_of(made)
+        recorded = run if isinstance(run, Mapping) else record_of(str(run))
+        path = path_of(recorded)
     if not path.is_file():
-        beside = f" It is not beside {display_path(Path(made['path']))} either." if made.get("path") else ""
+        beside = (
+            f" It is not beside {display_path(Path(recorded['path']))} either."
+            if recorded.get("path")
+            else ""
+        )
         raise DataError(
             f"{display_path(path)} is not there. Set PHYSML_RUNS to the folder of runs that has it, or train "
             f"the run again with runtime.save_model=true and --force.{beside}"

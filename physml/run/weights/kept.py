@@ -17,4 +17,4 @@ def find(name: str) -> Path | None:
     if not conf_files.is_id(name):
         return None
     folders = (results_root() / "weights", OWN_RESULTS / "weights", PACKAGE / "_weights")
-    return next((path for one in folders if (path := one / f"{name}{SUFFIX}").is_file()), None)
+    return next((path for folder in folders if (path := folder / f"{name}{SUFFIX}").is_file()), None)
