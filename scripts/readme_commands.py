@@ -3,7 +3,7 @@
 What counts, in any Markdown file:
 - a fenced block opened by ```console is run in the checkout, one by ```console elsewhere in a folder outside;
 - in it, each line that starts with `$ ` is a command, without its ` # comment`; other lines are output;
-- a block opened by ```python NAME, ```yaml NAME or ```csv NAME is written to the outside folder as the file NAME;
+- a block opened by ```python NAME (so for yaml, csv) is written to the outside folder as the file NAME;
 - a block right below `<!-- not run: reason -->` is not run.
 Commands that would train for long get the tiny sizes: `profile=smoke`, `--smoke` or `SMOKE=1` is added.
 Nothing is written into the checkout: results, work folders and caches are temporary, those of all files the

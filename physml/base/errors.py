@@ -133,6 +133,7 @@ def suggest(name: object, known: Iterable[str]) -> str:
     close = get_close_matches(name, known, n=3, cutoff=0.5)
     if close:
         return f"Did you mean {' or '.join(close)}?"
+    known = [f"'{other}'" if "," in other else other for other in known]  # labels of rows
     if len(known) > MANY:
         return f"Known: {', '.join(known[:10])} and {len(known) - 10} more."
     return f"Known: {', '.join(known)}." if known else "None is known."

@@ -207,10 +207,12 @@ def show_plan(planned: "Sequence[Planned]", names: Mapping[str, str] | None = No
     counted = [run for run in planned if run.counts]
     known = [run.cost.hours for run in counted if run.cost.hours is not None]
     unknown = len(counted) - len(known)
-    more = f", {unknown} of unknown time (--plan --probe measures)" if unknown else ""
+    hours = [f"{sum(known):.2f} core-hours"] if known or not unknown else []
+    hours += [f"{unknown} of unknown time (--plan --probe measures)"] if unknown else []
     useless = sum(run.todo and not run.counts for run in planned)
-    more += f"; {useless} more would not count" if useless else ""
-    print(f"{len(planned)} runs, {len(counted)} to do: {sum(known):.2f} core-hours{more}")
+    more = f"; {useless} more would not count" if useless else ""
+    runs = f"{len(planned)} run{'s' if len(planned) != 1 else ''}"
+    print(f"{runs}, {len(counted)} to do: {', '.join(hours)}{more}")
     for line in _blocked_lines(planned):
         print(line)
     from physml.queue.engines import session

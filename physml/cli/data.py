@@ -1,6 +1,7 @@
 """`physml data`: the data sets, their files, and whether they are sound."""
 
 import argparse
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -45,8 +46,8 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def short(rows: "Sequence[DataRow]") -> str:
-    """One line for each data set: its files and their state, size, licence."""
-    from physml.cli.console import one_line
+    """For each data set the state of its files, their size and the licence; in a pipe one line each."""
+    from physml.cli.console import Line, aligned, terminal_width
     from physml.data.catalogue import size_text
 
     of: dict[str, list[DataRow]] = {}
@@ -58,9 +59,9 @@ def short(rows: "Sequence[DataRow]") -> str:
         state = ", ".join(f"{n} {state}" if len(counts) > 1 else state for state, n in counts.items())
         sizes = [row.size for row in files]
         size = size_text(None if None in sizes else sum(filter(None, sizes)))
-        count = f"{len(files)} file{'s' if len(files) > 1 else ''}"
-        lines.append((name, state, count, size, files[0].licence or files[0].note))
-    return one_line(lines)
+        facts = ", ".join(filter(None, (state, size)))
+        lines.append(Line((name, f"{facts}; licence: {files[0].licence}" if files[0].licence else facts)))
+    return aligned(lines, terminal_width(80) if sys.stdout.isatty() else None)
 
 
 def text(rows: "Sequence[DataRow]", width: int | None = None) -> str:

@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Any, NoReturn, cast
 
 from physml import __version__
@@ -104,7 +105,9 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     name = next((name for name in ("overrides", "ids", "names") if hasattr(options, name)), None)
     if strange := [word for word in rest if word.startswith("-") or name is None]:
         settings = "Settings are written KEY=VALUE, such as model=lem. " if name == "overrides" else ""
-        top.error(f"unrecognized arguments: {' '.join(strange)}. {settings}See physml COMMAND --help")
+        near = get_close_matches(strange[0].partition("=")[0], _options(top, arguments[0]), n=1)
+        hint = f"Did you mean {near[0]}?" if near else f"See physml {arguments[0]} --help"
+        top.error(f"unrecognized arguments: {' '.join(strange)}. {settings}{hint}")
     if name and rest:
         setattr(options, name, [*getattr(options, name), *rest])
     if getattr(options, "probe", False) and not options.plan:
@@ -123,6 +126,12 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
     for subparser in commands.choices.values():
         add_options(subparser, CONFIGS)
     return top
+
+
+def _options(top: argparse.ArgumentParser, command: str) -> list[str]:
+    """The options of a command."""
+    (commands,) = cast(Any, top._subparsers)._group_actions
+    return [*commands.choices[command]._option_string_actions] if command in commands.choices else []
 
 
 class _Parser(argparse.ArgumentParser):

@@ -106,6 +106,7 @@ def _results(path: Path, options: argparse.Namespace) -> int:
     extra = [(row, spec.cell(row, column)) for row in spec.rows if row.extra for column in spec.columns]
     own = {cell.experiment: row.label for row, cell in extra if cell.experiment}
     requested = RequestedRuns(spec.runs, run_options(options), spec.id, only=own or None)
+    _refuse_other_tasks(spec, requested.tasks)
     if options.plan:
         return show_requested(requested, probe=options.probe)
     code = 0 if options.no_run else requested.make()
@@ -133,6 +134,19 @@ def _results(path: Path, options: argparse.Namespace) -> int:
     if options.smoke:
         print(_smoke_end(spec, {r["experiment"] for r in records if r["status"] == "finished"}))
     return code
+
+
+def _refuse_other_tasks(spec: "TableSpec", tasks: dict[str, str]) -> None:
+    """ConfigError for a row of the reader's own whose task is none of those in its column."""
+    for column in spec.columns:
+        cells = [(row, spec.cell(row, column).experiment or "") for row in spec.rows]
+        known = {tasks[name] for row, name in cells if name in tasks and not row.extra}
+        for row, name in cells:
+            if row.extra and known and tasks.get(name, "") not in {"", *known}:
+                raise ConfigError(
+                    f"row {row.label}, column {column.title}: {name} has the task {tasks[name]}; that of "
+                    f"{spec.id} is {' or '.join(sorted(known))}. Name a row with this task."
+                )
 
 
 def _smoke_end(spec: "TableSpec", finished: set[str]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from physml.base.errors import ConfigError, suggest
 from physml.base.paths import CONF, expanded
 from physml.config import conf_files, studies
-from physml.config.conf_files import is_path
+from physml.config.conf_files import is_path, other_kind
 from physml.config.hydra_words import refuse_key
 from physml.config.load import read_yaml
 from physml.config.overrides import GROUPS, PARTS, SEED_OR_SPLIT, first_line, with_overrides
@@ -103,7 +103,8 @@ def _refuse_unknown(group: str, name: str) -> None:
     if "," in name or name.startswith("glob("):
         raise ConfigError(f"{group}={name}: a list of configs needs -m: physml run -m {group}={name}.")
     known = [*names(group), *(["null"] if of_experiment else [])]
-    raise ConfigError(f"there is no {group} named {name}. {suggest(name, known)}")
+    hint = other_kind(name) or suggest(name, known)
+    raise ConfigError(f"there is no {group} named {name}. {hint}")
 
 
 # ---------------------------------------------------------------------------- files

@@ -71,6 +71,15 @@ def find(group: str, name: str, conf: Path = CONF) -> Path | None:
     return existing[0] if existing else None
 
 
+def other_kind(name: str) -> str:
+    """A hint where a name is that of something else than was asked for; else empty."""
+    uses = {"table": "physml table", "figure": "physml figure", "model": "model=", "task": "task="}
+    for group, use in uses.items():
+        if find(group, name):
+            return f"{name} is a {group}: {use}{'' if use.endswith('=') else ' '}{name}."
+    return ""
+
+
 def is_id(name: str) -> bool:
     """True if each part of a name, as of lem/fitzhugh_nagumo, is an id."""
     return all(map(ID.fullmatch, name.split("/")))

@@ -98,7 +98,7 @@ def side_of(name: str) -> Side:
 
 
 def _of_folder(name: str) -> Side:
-    folder = folder_named(name, f"there is no experiment {name}.")
+    folder = folder_named(name, f"there is no experiment {name}; rows of a table need --table ID.")
     records = record.records(folder)
     settings = {run["identity"]: run for run in records}
     if len(settings) > 1:

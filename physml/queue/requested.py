@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from physml.base import files
 from physml.base.errors import PhysmlError
@@ -55,6 +56,8 @@ class RequestedRuns:
         chosen = {"profile": options.profile, "runtime.device": options.device, "data.verify": options.verify}
         self.overrides = [f"{key}={value}" for key, value in chosen.items() if value]
         self.identities: dict[str, str | None] = {}
+        self.provenance: dict[str, dict[str, Any]] = {}  # of the settings, as known today
+        self.tasks: dict[str, str] = {}  # the class of each experiment's task
         self.broken: dict[str, str] = {}
         self.blocked: dict[str, str] = {}
         self.datasets: set[str] = set()  # of conf/dataset, which the runs read
@@ -70,6 +73,8 @@ class RequestedRuns:
                 composed = self._composed(experiment, 0, 0)
                 config, data = composed.config, composed.datasets
                 self.identities[experiment] = identity(config)
+                self.provenance[experiment] = config["provenance"]
+                self.tasks[experiment] = config["task"]["_target_"].rpartition(".")[2]
                 self.datasets |= set(data)
                 self.plugins |= bool(config.get("plugins") or config["task"].get("files"))
                 if data not in lacking:
@@ -158,8 +163,15 @@ class RequestedRuns:
                 # A folder of ad hoc runs may have those of another file with the same name.
                 name, key = shown(experiment), self.identities[experiment]
                 own = (r for r in of_profile if r["experiment"] == name or r["identity"] == key)
-                records += [{**r, "experiment": experiment} for r in own]
+                records += [self._known(experiment, r) for r in own]
         return records
+
+    def _known(self, experiment: str, recorded: Record) -> Record:
+        """A run by the name that was asked for, with what is known today of its settings."""
+        known: Record = {**recorded, "experiment": experiment}
+        if recorded["identity"] == self.identities[experiment]:
+            known["provenance"] = self.provenance[experiment]
+        return known
 
     def running(self) -> set[Run]:
         """Runs that a process works on now, by their locks."""

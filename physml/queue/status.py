@@ -96,8 +96,10 @@ def summary(name: str, runs: Sequence[Seen], planned: Iterable[Planned]) -> str:
     waiting = [run.cost.hours for run in planned if run.todo]
     known = [hours for hours in waiting if hours is not None]
     hours = sum(known) + sum(run.hours_left or 0.0 for run in runs if run.state == "running")
-    text = f"{name}: {len(runs)} runs: {words or 'none'}"
+    text = f"{name}: {len(runs)} run{'s' if len(runs) != 1 else ''}: {words or 'none'}"
     if waiting or counts["running"]:
         unknown = len(waiting) - len(known)
-        text += f"; {duration(hours)} of work left" + (f", and {unknown} of unknown time" if unknown else "")
+        left = [f"{duration(hours)} of work left"] if known or counts["running"] else []
+        left += [f"{unknown} of unknown time"] if unknown else []
+        text += f"; {', and '.join(left)}"
     return text

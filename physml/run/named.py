@@ -6,6 +6,7 @@ from physml.base.errors import ConfigError, DataError, RecordError, suggest
 from physml.base.paths import results_roots
 from physml.config import studies
 from physml.config.compose import compose
+from physml.config.conf_files import other_kind
 from physml.config.identity import identity
 from physml.records import record
 from physml.records.export import ADHOC, adhoc_folders
@@ -78,7 +79,7 @@ def folder_named(name: str, wrong: str) -> str:
     known = [*studies.names(), *adhoc_folders()]
     folder = next((option for option in (name, f"{ADHOC}/{name}") if option in known), None)
     if folder is None:
-        raise ConfigError(f"{wrong} {suggest(name, known)}")
+        raise ConfigError(f"{wrong} {other_kind(name) or suggest(name, known)}")
     return folder
 
 

@@ -21,7 +21,7 @@ from physml.task.batch import Batch
 
 Readout = Literal["last", "every", "node", "graph"]
 Better = dict[str, Literal["lower", "higher"]]  # of each metric
-LOADED = ("d_in", "d_out", "protocol", "readout", "metric", "better", "sizes")  # set once data are loaded
+LOADED = ("d_in", "d_out", "protocol", "readout", "metric", "better")  # set once data are loaded
 Sums = dict[str, float]
 Metrics = dict[str, float]
 

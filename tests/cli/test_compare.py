@@ -177,7 +177,10 @@ def test_runs_of_other_seeds_are_no_pairs(physml: Physml) -> None:
         (("MLP", "GAT", "--table", "graphcon-22"), "there is no table 'graphcon-22'"),
         (("MLP", "GAT", *TABLE, "--out", "it.pdf"), "--out must end in .md, .csv; got it.pdf"),
         (("MLP", "GAT", "--column", "texas"), "--column is for rows of a table: give --table too"),
-        (("g2/texas-mpl", "g2/texas-gcn"), "there is no experiment g2/texas-mpl. Did you mean g2/texas-mlp"),
+        (
+            ("g2/texas-mpl", "g2/texas-gcn"),
+            "there is no experiment g2/texas-mpl; rows of a table need --table ID. Did you mean g2/texas-mlp",
+        ),
         (("g2/texas-mlp", "g2/texas-mlp"), "needs two experiments; both are g2/texas-mlp"),
         (("g2/texas-mlp", "g2/wisconsin-mlp"), "needs runs of one task; g2/texas-mlp has texas"),
         (("g2/texas-mlp", "g2/texas-gcn", "--metric", "test/acc"), "Did you mean test/accuracy"),

@@ -130,7 +130,7 @@ def test_a_search_in_stages_to_its_end_and_again(conf, tmp_path, forked, capsys)
     assert found["drawn"] == 4
     provenance = compose.compose([f"experiment={LSTM}"]).config["provenance"]
     assert provenance["kind"] == "searched-here" and provenance["search"] == found["search"]
-    assert str(settings_of(provenance)) == "searched: 4 x 2"
+    assert str(settings_of(provenance)) == "searched: 4 trials, the best on 2 seeds"
     assert not search_results.unfinished_path(ID).exists()
     trials = optuna.load_study(study_name=ID, storage=f"sqlite:///{tmp_path / 'runs' / 'search' / ID}.db")
     assert trials.best_trial.number == best["trial"]

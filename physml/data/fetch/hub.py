@@ -128,6 +128,11 @@ def column(split: Any, name: str, where: str) -> Any:
 
 
 def _commit(repository: Repository) -> str:
+    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", repository.name) or repository.name.startswith("."):
+        raise DataError(
+            f"there is no folder {repository.name}. Name a folder of Parquet files, or a data set of the "
+            "hub: task.name=USER/SET."
+        )
     with needed_by(f"reading {repository.name}"):
         import datasets  # noqa: F401 - which brings the hub's client
         from huggingface_hub import HfApi

@@ -45,7 +45,7 @@ def _about(name: str) -> Upstream:
         licence="none stated; cite Dau et al. (arXiv 1810.07758) or Bagnall et al. (arXiv 1811.00075)",
         files=tuple(files),
         name=f"uea_{name}",
-        get=f"curl -LO {url}",
+        get=f"curl -LO {url} && unzip {name}.zip",
     )
 
 

@@ -202,6 +202,7 @@ class SequenceModel(nn.Module):
                 if not self._padding_checked:
                     refuse_reader_of_padding(layer, y, unequal)
                 outputs, carried = on_padded(layer, y, before, unequal)
+            has_shape(f"the output of {type(layer).__name__}", outputs, ("B", "T", _width(layer)))
             y = self._drop(outputs)
             states.append(carried)
         self._padding_checked |= unequal is not None

@@ -110,7 +110,7 @@ def document(rows: Rows) -> Document:
         ),
         long=tuple(map(_runs, rows.comparisons)),
         rules=(Lines(tuple(_rule(rows)), look="items"),),
-        more="More: --long (the runs, pair by pair), --rules",
+        more={"--long": "the runs, pair by pair", "--rules": "how they are compared"},
         values=(CSV_HEADS, *_values(rows)),
     )
 
@@ -237,8 +237,8 @@ def _line(result: RowComparison) -> tuple[str, ...]:
         _interval(gap.low, gap.high, places),
         NONE if gap.new_low is None else f"{_interval(gap.new_low, gap.new_high, places)} (new)",
         NONE if result.d_z is None else f"d_z = {result.d_z:.2f}",
-        _p_is(result.p),
-        f"{_p_is(result.p_wilcoxon)} (W)",
+        NONE if result.p is None else _p_is(result.p),
+        NONE if result.p_wilcoxon is None else f"{_p_is(result.p_wilcoxon)} (W)",
         outcome.get(result.verdict, result.verdict),
         NONE if result.more is None else f"{more} more",
     )

@@ -28,13 +28,14 @@ class Settings:
 
     kind: Kind  # their source: the paper, its official code, a search here, a choice without search
     trials: int | None = None  # finished trials of the search
-    seeds: int = 1  # seeds, or splits, that decided the search
+    seeds: int = 1  # seeds, or splits, on which its last stage judged the best trials
     drawn: int | None = None  # all trials of the search, those that have diverged among them
 
     def __str__(self) -> str:
         if self.trials is None:
             return "chosen here" if self.kind in ("own", "searched here") else self.kind
-        return f"searched: {self.trials} x {self.seeds}"
+        text = f"searched: {self.drawn or self.trials} trials"
+        return text if self.seeds == 1 else f"{text}, the best on {self.seeds} seeds"
 
     @property
     def settled(self) -> bool:
@@ -46,8 +47,8 @@ def settings_of(provenance: Mapping[str, Any] | None) -> Settings:
     """The settings as a record states them; older records give the trials of a search in its note.
 
     Example:
-        >>> str(settings_of({"kind": "searched-here", "note": "Random search: 24 trials (22 finished)."}))
-        'searched: 22 x 1'
+        >>> str(settings_of({"kind": "searched-here", "trials": 153, "drawn": 160, "seeds": 10}))
+        'searched: 160 trials, the best on 10 seeds'
     """
     facts = provenance or {}
     kind = KINDS.get(str(facts.get("kind")), "own")

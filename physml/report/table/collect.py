@@ -105,8 +105,8 @@ class Table:
         return [cell for cell in self.cells if cell.column == key]
 
     def below(self, cell: CellResult) -> str:
-        """`below NAME` for a row of the reader's own that does not reach a trivial reference; else empty."""
-        return f"below {cell.over[0]}" if cell.extra and cell.over and cell.over[1].mean < 0 else ""
+        """`worse than NAME` for a row of the reader's own, by a trivial reference; empty where it is not."""
+        return f"worse than {cell.over[0]}" if cell.extra and cell.over and cell.over[1].mean < 0 else ""
 
     @property
     def own(self) -> bool:

@@ -11,13 +11,14 @@ from physml.report.table.facts import Facts
 from physml.report.table.numbers import decimals
 from physml.report.table.spec import TableSpec
 
-OURS = f"Ours: mean ± sd over runs, {LEVEL:.0%} t-interval of the mean, best single run."
+INTERVAL, TESTED, EACH = (f"{100 * level:.0f} %" for level in (LEVEL, LEVELS[1], (1 - LEVELS[1]) / 2))
+OURS = f"Ours: mean ± sd over runs, {INTERVAL} t-interval of the mean, best single run."
 RULE = (
-    f"{OURS} Difference: ours - published, with its {LEVEL:.0%} interval (Welch; where no sd is printed, "
+    f"{OURS} Difference: ours - published, with its {INTERVAL} interval (Welch; where no sd is printed, "
     "the spread of ours). "
-    f"`agrees`: the {LEVELS[1]:.0%} interval lies within ± margin, give or take half the last printed digit "
-    f"(two one-sided tests at {(1 - LEVELS[1]) / 2:.0%}); `differs`: it does not, and the {LEVEL:.0%} "
-    "interval leaves out 0; else `cannot be told apart`. Where "
+    f"`agrees`: the {TESTED} interval lies within ± margin, give or take half the last printed digit "
+    f"(two one-sided tests at {EACH}); `differs`: it does not, and the {INTERVAL} interval leaves out 0; "
+    "else `cannot be told apart`. Where "
     "the paper does not say what its number is (`mean or best?`), it is read as a mean and as the best of "
     f"{' and of '.join(map(str, BEST_OF))}; readings with different outcomes are `not decidable`. With "
     "settings that were searched or chosen here the words are `reached`, `exceeded` and `not reached by our "
@@ -118,11 +119,9 @@ def searched_here(provenance: Mapping[str, str]) -> Iterator[str]:
 def margin_text(margin: Margin, unit: str) -> str:
     """A margin with its reason; none: nothing can agree."""
     parts = [f"{margin.value:g} {unit}".rstrip()] if margin.value else []
-    parts += [f"{margin.relative:.0%} of the published value"] if margin.relative else []
+    parts += [f"{100 * margin.relative:.0f} % of the published value"] if margin.relative else []
     parts += [f"{margin.sds:g} printed standard deviations"] if margin.sds else []
-    return (
-        f"{' + '.join(parts)}, for {margin.reason}" if parts else "none declared, so that nothing can agree"
-    )
+    return f"{' + '.join(parts)} ({margin.reason})" if parts else "none declared, so that nothing can agree"
 
 
 def within_lines(table: Table) -> Iterator[str]:

@@ -38,7 +38,7 @@ def document(table: SettingsTable) -> Document:
             Lines((*facts, *(f"Note: {note}" for note in spec.notes)), look="items"),
         ),
         rules=(Lines((RULE,), look="items"),),
-        more="More: --long (all settings, notes), --rules",
+        more={"--long": "all settings, notes", "--rules": "the words"},
         values=(CSV_HEADS, *(_values(spec.id, cell) for cell in table.cells)),
     )
 

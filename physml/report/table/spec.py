@@ -332,6 +332,9 @@ def find_file(name: str, paper: str, what: Literal["table", "figure"], conf: Pat
     for option in (bare, f"thesis-{bare}"):
         if option in aliases:
             return known[aliases[option]]
+    papers = {ident.rpartition("-")[0] for ident in known}
+    if bare.isdigit() and paper not in papers:
+        raise ConfigError(f"there is no paper {paper!r}. {suggest(paper, papers)}")
     short = [alias.removeprefix("thesis-") for alias in aliases]
     raise ConfigError(f"there is no {what} {name!r}. {suggest(bare, {*known, *aliases, *short})}")
 

@@ -6,7 +6,7 @@
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -85,7 +85,7 @@ class Document:
     first: tuple[Block, ...]  # what is shown at first sight
     long: tuple[Block, ...] = ()  # the rest: all columns, comparisons, references, notes
     rules: tuple[Block, ...] = ()  # how verdicts are made
-    more: str = ""  # where the rest is found, on a terminal
+    more: Mapping[str, str] = field(default_factory=dict)  # option of a terminal -> what it adds
     values: tuple[tuple[object, ...], ...] = field(default=(), repr=False)  # heads and lines of the CSV
 
 

@@ -35,8 +35,9 @@ class Screen:
         shown += document.rules if self.rules else ()
         for block in shown:
             yield from _block(block, options.max_width)
-        if document.more and not (self.long and self.rules):
-            yield _rich(document.more, "dim")
+        shown_already = {"--long": self.long, "--rules": self.rules}
+        if more := [f"{name} ({what})" for name, what in document.more.items() if not shown_already[name]]:
+            yield _rich(f"More: {', '.join(more)}", "dim")
 
 
 def _block(block: Block, width: int) -> "Iterator[RenderableType]":

@@ -27,7 +27,7 @@ from physml.report.text.heads import short_heads
 from physml.report.view.coverage import Coverage, is_short
 from physml.report.view.finding import finding_text, printed_cells
 
-MORE = "More: --long (all columns, comparisons, reasons, notes), --rules (verdicts)"
+MORE = {"--long": "all columns, comparisons, reasons, notes", "--rules": "verdicts"}
 OWN = "own"  # the source of a table that no paper has
 QUOTED = "†"
 HEADS = (7, 12)  # characters of a head in a narrow table, at least

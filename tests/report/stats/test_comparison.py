@@ -158,6 +158,9 @@ def test_words_accuse_no_more_than_settings_permit(
 def test_settings_are_those_of_the_record() -> None:
     assert str(settings_of({"kind": "paper"})) == "published"
     assert str(settings_of({"kind": "official-code"})) == "official code"
-    assert str(settings_of({"kind": "searched-here", "trials": 60, "seeds": 3})) == "searched: 60 x 3"
+    assert (
+        str(settings_of({"kind": "searched-here", "trials": 60, "seeds": 3}))
+        == "searched: 60 trials, the best on 3 seeds"
+    )
     assert str(settings_of({"kind": "own", "note": "24 trials of another row"})) == "chosen here"
     assert settings_of(None).settled is False

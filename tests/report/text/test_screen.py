@@ -23,7 +23,7 @@ STACKED = Grid(("a", "b"), (("x" * 30, "y" * 30),), folded=((0, 1),))
 def document(*grids: Grid) -> Document:
     return Document(
         id="own-1", title="Own", first=blocks(Lines(("What came out.",), look="strong"), *grids, Lines(())),
-        long=(Lines(("A reason",), "Reasons", "items"),), rules=(Lines(("A rule",)),), more="More: --long",
+        long=(Lines(("A reason",), "Reasons", "items"),), rules=(Lines(("A rule",)),), more={"--long": "all", "--rules": "verdicts"},
     )  # fmt: skip
 
 
@@ -41,7 +41,7 @@ def test_what_came_out_stands_first_and_every_line_fits(width: int) -> None:
 
 def test_the_rest_and_the_rules_are_shown_where_they_are_asked_for() -> None:
     short = terminal(80, document(NARROW))
-    assert short[-1] == "More: --long" and "- A reason" not in short
+    assert short[-1] == "More: --long (all), --rules (verdicts)" and "- A reason" not in short
     assert "- A reason" in terminal(80, document(NARROW), long=True)
     assert terminal(80, document(NARROW), long=True, rules=True)[-1] == "A rule"
 

@@ -102,12 +102,12 @@ def test_a_row_of_ones_own_says_how_it_was_trained_and_what_it_does_not_reach() 
     table = own_row(("x",))
     view = View(table)
     (grid,) = view.grids()
-    assert lines(grid)[1][-1].endswith("below persistence")
+    assert lines(grid)[1][-1].endswith("worse than persistence")
     assert "S differs in: trainer.epochs 30 / 400" in list(view.below())
     assert "S differs in: trainer.epochs 30 / 400." in latex_table(table).replace("\\", "")
     two = list(View(own_row(("x", "y"), lr=0.1)).below())
     assert "S differs in: trainer.epochs 30 / 400, optim.lr 0.1 / 0.01" in two
-    assert "S, RMSE of y: below persistence" in two
+    assert "S, RMSE of y: worse than persistence" in two
     assert not any("differs in" in line for line in View(own_row(("x",), epochs=400)).below())
 
 
