@@ -113,9 +113,9 @@ class SubjectRates(Valued):
         one_of("rate", rate, tuple(RATES))
         one_of("protocol", protocol, ("clean", "paper"))
         one_of("divided", divided, ("subjects", "windows"))
-        wanted = "clean" if divided == "subjects" else "paper"
-        if protocol != wanted:
-            raise InputError(f"divided={divided} makes protocol={wanted}; got {protocol}.")
+        required = "clean" if divided == "subjects" else "paper"
+        if protocol != required:
+            raise InputError(f"divided={divided} makes protocol={required}; got {protocol}.")
         for name, value in {"window": window, "stride": stride, "every": every}.items():
             positive(name, value)
         for name, kind in {"inputs": inputs, "target": target}.items():
@@ -129,12 +129,12 @@ class SubjectRates(Valued):
         arrays = store.read(BIDMC)
         if self.window > arrays["signals"].shape[1]:
             raise InputError(f"window must be at most {arrays['signals'].shape[1]}; got {self.window}.")
-        found = [self._windows(arrays, i) for i in range(len(arrays["subject"]))]
-        x, y = (torch.from_numpy(np.concatenate(both)) for both in zip(*found, strict=True))
-        whose = np.repeat(arrays["subject"], [len(rates) for _, rates in found])
+        per_subject = [self._windows(arrays, i) for i in range(len(arrays["subject"]))]
+        x, y = (torch.from_numpy(np.concatenate(both)) for both in zip(*per_subject, strict=True))
+        whose = np.repeat(arrays["subject"], [len(rates) for _, rates in per_subject])
         if self.divided == "subjects":
             of = subjects(arrays["subject"], split)
-            where = {part: np.flatnonzero(np.isin(whose, wanted)) for part, wanted in of.items()}
+            where = {part: np.flatnonzero(np.isin(whose, members)) for part, members in of.items()}
         else:
             where = windows(len(whose), split)
         parts = {part: (x[i], y[i]) for part, i in where.items()}

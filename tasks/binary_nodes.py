@@ -55,11 +55,11 @@ class BinaryNodes(NodeClasses):
         return super().score(output, batch) | {"ordered_sum": ordered, "pair_n": pairs}
 
     def finish(self, sums: Sums) -> Metrics:
-        found = super().finish(sums)
-        if not found:
+        metrics = super().finish(sums)
+        if not metrics:
             return {}
         auc = sums["ordered_sum"] / sums["pair_n"] if sums["pair_n"] else float("nan")
-        return {"roc_auc": auc, **found}
+        return {"roc_auc": auc, **metrics}
 
 
 def ordered_pairs(score: Tensor, positive: Tensor) -> tuple[float, int]:

@@ -150,14 +150,14 @@ class FitzHughNagumo(Trajectories):
         """
         train = self._paths["train"].squeeze(-1)
         mean = train[:, 1:].mean()
-        found = {
+        references = {
             "constant": score_reference(self, lambda batch: mean.expand_as(batch.target)),
             "persistence": score_reference(self, lambda batch: batch.input),
         }
         for lags in (2, 4, 8):
             maps = autoregression(train, lags)
-            found[f"linear_{lags}"] = score_reference(self, partial(_autoregress, maps))
-        return found
+            references[f"linear_{lags}"] = score_reference(self, partial(_autoregress, maps))
+        return references
 
     def fingerprint(self) -> str:
         if (self.data_seed, self.t_end, self.n_points) != (1234, 400.0, 1001) or self.sizes["train"] < 4:

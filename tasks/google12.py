@@ -118,16 +118,18 @@ def _recordings(arrays: Arrays) -> list[np.ndarray]:
 def _seconds_of_noise(arrays: Arrays, part: str, n: int, rng: np.random.RandomState) -> np.ndarray:
     """n times 16,000 samples (n, 16000), from the stretch of the recordings that belongs to a part."""
     low, high = STRETCHES[part]
-    stretches = [one[int(low * len(one)) : int(high * len(one))] for one in _recordings(arrays)]
+    stretches = [
+        recording[int(low * len(recording)) : int(high * len(recording))] for recording in _recordings(arrays)
+    ]
     shortest = min(map(len, stretches))
     if shortest < LENGTH:
         raise DataError(
             f"speech_commands: a recording of noise leaves {shortest / RATE:.1f} s for {part}, and clean "
             "needs a second. Get it again: `physml data get speech_commands`."
         )
-    found = np.empty((n, LENGTH), np.int16)
-    for row in found:
+    noise = np.empty((n, LENGTH), np.int16)
+    for row in noise:
         stretch = stretches[rng.randint(len(stretches))]
         start = rng.randint(len(stretch) - LENGTH + 1)
         row[:] = stretch[start : start + LENGTH]
-    return found
+    return noise

@@ -119,8 +119,8 @@ class GraphProperties(ManyGraphs):
         return [Generated(self.name, self.key(), self.version, self.make)]
 
     def load(self, store: Store, split: int) -> None:
-        (wanted,) = self.sources()
-        arrays = store.get(wanted)
+        (source,) = self.sources()
+        arrays = store.get(source)
         n_train, n_valid = self.sizes["train"], self.sizes["valid"]
         parts = splits.parted(np.arange(sum(self.sizes.values())), n_train, n_valid)
         y = arrays[self.target].astype(np.float32)
@@ -128,11 +128,11 @@ class GraphProperties(ManyGraphs):
         self._facts |= {"fingerprint": self.fingerprint(arrays)}
 
     def fingerprint(self, arrays: Arrays) -> str:
-        wanted = FINGERPRINTS.get((*self.nodes, self.data_seed))
-        if wanted is None or sum(self.sizes.values()) < FIRST:
+        expected = FINGERPRINTS.get((*self.nodes, self.data_seed))
+        if expected is None or sum(self.sizes.values()) < FIRST:
             return "none for these arguments"
-        found = sha256_of_first(arrays, FIRST)
-        return "matches" if found == wanted else f"differs: {found[:8]}"
+        fingerprint = sha256_of_first(arrays, FIRST)
+        return "matches" if fingerprint == expected else f"differs: {fingerprint[:8]}"
 
     def loss(self, output: Tensor, batch: Batch) -> Tensor:
         return self._squares(output, batch).mean()
@@ -195,23 +195,23 @@ def sha256_of_first(arrays: Arrays, n: int) -> str:
 def joined(graphs: list[Arrays]) -> Arrays:
     """Graphs one after another, as `physml.data.graphs` says; edges count the nodes of their graph."""
     names = ("x", "eccentricity", "distance")
-    made = {name: np.concatenate([graph[name] for graph in graphs]) for name in names}
-    made["diameter"] = np.array([graph["eccentricity"].max() for graph in graphs], np.int16)
-    made["edge_index"] = np.concatenate([graph["edge_index"] for graph in graphs], 1)
+    arrays = {name: np.concatenate([graph[name] for graph in graphs]) for name in names}
+    arrays["diameter"] = np.array([graph["eccentricity"].max() for graph in graphs], np.int16)
+    arrays["edge_index"] = np.concatenate([graph["edge_index"] for graph in graphs], 1)
     for name, sizes in (
         ("node_offsets", [len(graph["x"]) for graph in graphs]),
         ("edge_offsets", [graph["edge_index"].shape[1] for graph in graphs]),
     ):
-        made[name] = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return made
+        arrays[name] = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return arrays
 
 
 def distances(A: np.ndarray, source: int | None = None) -> np.ndarray:
     """Edges of the shortest path between each two nodes, or from `source` to each; infinite where none is."""
     from scipy.sparse.csgraph import shortest_path  # not needed where the data are cached
 
-    found: np.ndarray = shortest_path(A, unweighted=True, indices=source)
-    return found
+    lengths: np.ndarray = shortest_path(A, unweighted=True, indices=source)
+    return lengths
 
 
 def _with_distances(A: np.ndarray, rng: RandomState) -> Arrays:
@@ -249,12 +249,12 @@ def moved(A: np.ndarray, rng: RandomState) -> np.ndarray:
     Where there are fewer pairs to join than edges, as many edges leave as appear.
     """
     i, j = np.triu_indices(len(A), 1)
-    there = A[i, j]
-    n_edges, n_free = there.sum(), (~there).sum()
+    linked = A[i, j]
+    n_edges, n_free = linked.sum(), (~linked).sum()
     n_moved = TOGGLED * min(n_edges, n_free)
     leaves, appears = n_moved / max(n_edges, 1), n_moved / max(n_free, 1)
-    toggled = rng.uniform(size=len(i)) < np.where(there, leaves, appears)
-    return _graph(len(A), np.stack([i, j])[:, there ^ toggled])
+    toggled = rng.uniform(size=len(i)) < np.where(linked, leaves, appears)
+    return _graph(len(A), np.stack([i, j])[:, linked ^ toggled])
 
 
 def _graph(n: int, pairs: Any) -> np.ndarray:

@@ -58,13 +58,17 @@ class _Hub(Labelled):
         repository = hub.Repository(str(_fixture(store, self.tokens))) if store.fixtures else self.repository
         used = hub.contents(repository, store)
         if store.fixtures:
-            used = {name: {**one, "verified": "fixture"} for name, one in used.items()}
+            used = {name: {**facts, "verified": "fixture"} for name, facts in used.items()}
         commit = next(iter(used.values()))["sha256"]
-        key = {"contents": {name: one["sha256"] for name, one in used.items()}, **self.key(), "split": split}
-        made = Generated(
+        key = {
+            "contents": {name: facts["sha256"] for name, facts in used.items()},
+            **self.key(),
+            "split": split,
+        }
+        generated = Generated(
             f"hub_{type(self).__name__}", key, 2, lambda: self._read(repository, commit, store, split)
         )
-        arrays = store.get(made)
+        arrays = store.get(generated)
         self.d_in, self.d_out = int(arrays["d_in"]), int(arrays["n_classes"])
         self.n_classes = self.d_out
         parts: dict[Part, Items] = {}
@@ -104,7 +108,7 @@ class _Hub(Labelled):
             }
             y |= {"valid": y["train"][valid], "train": y["train"][train]}
         arrays = self.encode(inputs)
-        labels = {f"y_{part}": found for part, found in y.items()}
+        labels = {f"y_{part}": codes for part, codes in y.items()}
         return {**arrays, **labels, "n_classes": np.array(len(classes))}
 
     def complete(self, inputs: dict[str, list[Any]]) -> dict[str, Any]:
@@ -252,10 +256,10 @@ class HubSeries(_Hub):
         series = {part: [row[: self.max_length] for row in all] for part, all in inputs.items()}
         d_in = series["train"][0].shape[1]
         for part, all in series.items():
-            for i, one in enumerate(all):
-                if one.shape[1] != d_in:
+            for i, sequence in enumerate(all):
+                if sequence.shape[1] != d_in:
                     raise DataError(
-                        f"{part}, row {i}: {one.shape[1]} values a step; the first row has {d_in}."
+                        f"{part}, row {i}: {sequence.shape[1]} values a step; the first row has {d_in}."
                     )
         return {"d_in": np.array(d_in), **_padded(series, 0)}
 
@@ -271,7 +275,7 @@ class HubSeries(_Hub):
 
 def _with_nan(row: Any) -> Any:
     """Lists of numbers with NaN for None, the missing value of Parquet."""
-    return [_with_nan(one) for one in row] if isinstance(row, list) else np.nan if row is None else row
+    return [_with_nan(item) for item in row] if isinstance(row, list) else np.nan if row is None else row
 
 
 def _padded(parts: Mapping[str, Sequence[np.ndarray]], padding: int) -> Arrays:

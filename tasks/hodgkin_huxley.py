@@ -156,11 +156,11 @@ class HodgkinHuxley(Trajectories):
 
     def make(self) -> Arrays:
         rng = np.random.RandomState(self.data_seed)
-        made = {}
+        arrays = {}
         for part, n in self.sizes.items():
             y0, u = rng.uniform(-20, 20, n), rng.uniform(8, 20, n)
-            made[part] = trajectories(y0, u, self.n_points, self.t_end)[..., 0] / UNIT
-        return made
+            arrays[part] = trajectories(y0, u, self.n_points, self.t_end)[..., 0] / UNIT
+        return arrays
 
     def score(self, output: Tensor, batch: Batch) -> Sums:
         has_shape("output", output, tuple(batch.target.shape))

@@ -112,17 +112,17 @@ class IMDB(Task):
             "test": _reviews(arrays, "test", 0, len(arrays["test_labels"]), new),
         }
         self.sizes = {part: len(labels) for part, (_, _, labels) in self._parts.items()}
-        found = self._vectors(store)
-        self._facts = {**self.data_facts(store), "n_ids": self.d_in, "vectors": found}
-        if self.start == "glove" and found == "random":
+        vectors = self._vectors(store)
+        self._facts = {**self.data_facts(store), "n_ids": self.d_in, "vectors": vectors}
+        if self.start == "glove" and vectors == "random":
             self._facts["kind"] = "substitute data"
 
     def _vocabulary(self, arrays: Arrays, words: list[str], cut: int) -> list[int]:
         """Positions in `words`, the most frequent first, ties in alphabetical order."""
         ids = arrays["train_ids"][: arrays["train_offsets"][cut]]
         counts = np.bincount(ids, minlength=len(words)).tolist()
-        there = [i for i, count in enumerate(counts) if count]
-        return sorted(there, key=lambda i: (-counts[i], words[i]))[: self.n_words]
+        occurring = [i for i, count in enumerate(counts) if count]
+        return sorted(occurring, key=lambda i: (-counts[i], words[i]))[: self.n_words]
 
     def _vectors(self, store: Store) -> str:
         """Sets `vectors`; returns what they are: how many words have one of GloVe, or "random"."""
@@ -163,10 +163,10 @@ class IMDB(Task):
             index = index.to(ids.device)
             lengths = begin[index + 1] - begin[index]
             step = torch.arange(int(lengths.max()), device=ids.device)
-            there = step < lengths[:, None]
-            place = torch.where(there, begin[index, None] + step, 0)
+            present = step < lengths[:, None]
+            place = torch.where(present, begin[index, None] + step, 0)
             yield Batch(
-                input=torch.where(there, ids[place].long(), PADDING),
+                input=torch.where(present, ids[place].long(), PADDING),
                 target=labels[index, None].float(),
                 index=index,
                 lengths=lengths if self.protocol == "clean" else None,

@@ -35,9 +35,9 @@ class _Large(NodeClasses):
         gram = RIDGE * torch.eye(x.shape[1], dtype=torch.float64, device=x.device)
         right = torch.zeros(x.shape[1], target.shape[1], dtype=torch.float64, device=x.device)
         for n in parts:
-            there = x[n].double() - center
-            gram += there.T @ there
-            right += there.T @ (target[n].double() - mean)
+            centred = x[n].double() - center
+            gram += centred.T @ centred
+            right += centred.T @ (target[n].double() - mean)
         weight = torch.linalg.solve(gram, right)
         return torch.cat([(block.double() - center) @ weight + mean for block in x.split(ROWS)])
 

@@ -77,10 +77,10 @@ class Parity(Labelled):
         n = self.n_train if part == "train" else self.n_eval
         bits = torch.randint(0, 2, (n, longest), generator=rng)
         lengths = torch.randint(shortest, longest + 1, (n,), generator=rng)
-        there = torch.arange(longest) < lengths[:, None]
-        return (torch.where(there, 2 * bits - 1, 0).float().unsqueeze(-1), parity(bits, there), lengths)
+        present = torch.arange(longest) < lengths[:, None]
+        return (torch.where(present, 2 * bits - 1, 0).float().unsqueeze(-1), parity(bits, present), lengths)
 
 
-def parity(bits: Tensor, there: Tensor) -> Tensor:
+def parity(bits: Tensor, present: Tensor) -> Tensor:
     """0 where the number of ones among the bits that are there is even, else 1; (N, T) each -> (N,)."""
-    return (bits * there).sum(1) % 2
+    return (bits * present).sum(1) % 2

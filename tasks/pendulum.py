@@ -104,13 +104,13 @@ class Pendulum(Trajectories):
 
     def make(self) -> Arrays:
         rng = np.random.default_rng(self.data_seed)
-        t, found = self.dt * np.arange(self.n_points), {}
+        t, arrays = self.dt * np.arange(self.n_points), {}
         for part, n in self.sizes.items():
             angles = rng.uniform(-self.amplitude, self.amplitude, n)
-            found[part] = np.stack([released(angle, t, self.ratio) for angle in angles])
+            arrays[part] = np.stack([released(angle, t, self.ratio) for angle in angles])
         for part in ("train", "valid"):
-            found[part] += self.noise * rng.normal(size=found[part].shape)
-        return found
+            arrays[part] += self.noise * rng.normal(size=arrays[part].shape)
+        return arrays
 
     def swings(self) -> Tensor:
         """The trajectories of test, without noise: (N, P, 2)."""
@@ -247,16 +247,16 @@ class PendulumWindows(Task):
             yield Batch(input=now[index].unsqueeze(1), target=windows[index].flatten(1), index=index)
 
     def _windows(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(B, K D) as what lies back, now and ahead: (B, back, D), (B, 1, D), (B, steps, D)."""
+        """(B, K D) as past, now and ahead: (B, back, D), (B, 1, D), (B, steps, D)."""
         x = x.unflatten(1, (-1, self.d_in))
-        back, now, ahead = x.split([self.back_steps, 1, self.steps], 1)
-        return back, now, ahead
+        past, now, ahead = x.split([self.back_steps, 1, self.steps], 1)
+        return past, now, ahead
 
     def loss(self, output: Tensor, batch: Batch) -> Tensor:
         has_shape("output", output, tuple(batch.target.shape))
         pairs = list(zip(self._windows(output), self._windows(batch.target), strict=True))
-        (back, now, ahead) = (F.mse_loss(a, b) if a.numel() else a.new_zeros(()) for a, b in pairs)
-        return self.steps * (ahead + self.lamb * now) + self.nu * self.back_steps * back
+        (past, now, ahead) = (F.mse_loss(a, b) if a.numel() else a.new_zeros(()) for a, b in pairs)
+        return self.steps * (ahead + self.lamb * now) + self.nu * self.back_steps * past
 
     def score(self, output: Tensor, batch: Batch) -> Sums:
         has_shape("output", output, tuple(batch.target.shape))

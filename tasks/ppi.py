@@ -54,15 +54,15 @@ class PPI(ManyGraphs):
 
     def score(self, output: Tensor, batch: Batch) -> Sums:
         has_shape("output", output, (len(batch.target), self.d_out))
-        logits, there = output.detach().double(), batch.target > 0.5
-        said = logits > 0
-        nats = F.binary_cross_entropy_with_logits(logits, there.double(), reduction="sum").item()
+        logits, actual = output.detach().double(), batch.target > 0.5
+        predicted = logits > 0
+        nats = F.binary_cross_entropy_with_logits(logits, actual.double(), reduction="sum").item()
         return {
-            "right_n": (said & there).sum().item(),
-            "said_n": said.sum().item(),
-            "there_n": there.sum().item(),
+            "right_n": (predicted & actual).sum().item(),
+            "said_n": predicted.sum().item(),
+            "there_n": actual.sum().item(),
             "cross_entropy_sum": nats,
-            "n": there.numel(),
+            "n": actual.numel(),
         }
 
     def finish(self, sums: Sums) -> Metrics:

@@ -113,10 +113,10 @@ class PennTreebank(Task):
         input = target.roll(1)  # the last token of a text is an end of line, which now stands first
         n, n_streams = len(target), min(self.eval_streams, len(target))
         length = -(-n // n_streams)
-        there = torch.arange(n_streams * length, device=target.device) < n
+        present = torch.arange(n_streams * length, device=target.device) < n
         pad = n_streams * length - n
         rows = [F.pad(ids, (0, pad)).view(n_streams, length) for ids in (input, target)]
-        mask = there.view(n_streams, length)
+        mask = present.view(n_streams, length)
         step = max(1, EVAL_STEPS // n_streams)
         for at in range(0, length, step):
             cut = slice(at, at + step)
@@ -175,12 +175,12 @@ class PennTreebank(Task):
         """
         train, test = self._ids["train"], self._ids["test"]
         unigram = torch.bincount(train, minlength=self.d_out).double() / len(train)
-        found = {
+        probabilities = {
             "uniform": torch.full((len(test),), 1 / self.d_out, dtype=torch.float64),
             "unigram": unigram[test],
             "bigram": bigram(train, unigram, test.roll(1), test),
         }
-        nats = {name: -p.log().sum().item() for name, p in found.items()}
+        nats = {name: -p.log().sum().item() for name, p in probabilities.items()}
         n = float(len(test))
         return {name: self.finish({"nats_sum": s, "tempered_sum": s, "n": n}) for name, s in nats.items()}
 

@@ -78,11 +78,11 @@ class PyGNodes(NodeClasses):
         y = arrays["y"]
         parts = _masked(arrays, split) if self.split_of == "masks" else _random(y, split)
         labels = {part: y[nodes].tolist() for part, nodes in parts.items()}
-        found, classes = coded(labels, self.dataset, divided=self.split_of == "masks")
+        codes, classes = coded(labels, self.dataset, divided=self.split_of == "masks")
         self.n_classes = self.d_out = len(classes)
         place = np.full(len(y), UNKNOWN)
         for part, nodes in parts.items():
-            place[nodes] = found[part]
+            place[nodes] = codes[part]
         self.place(arrays["x"], graphs.without_loops(arrays["edge_index"]), place, parts, store)
 
 
@@ -110,18 +110,18 @@ def _raw_files(cls: type, options: Mapping[str, Any]) -> list[str]:
 
     try:
         _made(type(cls.__name__, (cls,), {"_download": listed}), options, "nowhere")
-    except _Listed as found:
-        return list(found.args)
+    except _Listed as listing:
+        return list(listing.args)
     return []
 
 
 def _made(cls: type, options: Mapping[str, Any], root: str) -> Any:
     takes = inspect.signature(cls).parameters
-    given = {"root": root} if "root" in takes else {}
+    arguments = {"root": root} if "root" in takes else {}
     try:
         # It says that it is processing, and may open raw files as pickles.
         with contextlib.redirect_stderr(io.StringIO()), no_code():
-            return cls(**given, **options)
+            return cls(**arguments, **options)
     except (TypeError, AssertionError, ValueError, KeyError) as error:
         known = ", ".join(n for n in takes if n != "root" and not n.startswith(("pre_", "transform")))
         raise InputError(
@@ -137,28 +137,28 @@ def _data_set(cls: type, options: Mapping[str, Any], names: list[str]) -> DataSe
         DataFile(file, "raw file", also=(f"{name.lower()}/{PurePosixPath(path).name}",))
         for file, path in stored.items()
     )
-    given = "".join(f", {key}={value!r}" for key, value in options.items())
+    options_text = "".join(f", {key}={value!r}" for key, value in options.items())
     about = Upstream(
         title=f"{name} of torch_geometric",
         source=f"torch_geometric.datasets.{name}",
         licence="see its page in the documentation of torch_geometric",
         files=files,
         name=f"pyg_{name}",
-        get=f"python -c \"from torch_geometric.datasets import {name}; {name}('pyg/{name}'{given})\"",
+        get=f"python -c \"from torch_geometric.datasets import {name}; {name}('pyg/{name}'{options_text})\"",
     )
 
-    def read(found: Files) -> Arrays:
+    def read(raw_files: Files) -> Arrays:
         """From a folder of links: PyG writes beside the raw files, whose own folder may be read-only."""
         with tempfile.TemporaryDirectory() as folder:
             for file, path in stored.items():
                 link = Path(folder) / path
                 link.parent.mkdir(parents=True, exist_ok=True)
-                link.symlink_to(found.path(file).absolute())
+                link.symlink_to(raw_files.path(file).absolute())
             try:
-                made = _made(cls, options, folder)
+                dataset = _made(cls, options, folder)
             except InputError as error:  # the options were found right where the files were listed
                 raise DataError(f"{name}: raw files cannot be read: {brief(error.__cause__)}.") from error
-            return _arrays(made, name)
+            return _arrays(dataset, name)
 
     return DataSet(f"pyg_{name}", 1, read, _no_fixture, about=about)
 

@@ -95,8 +95,8 @@ class UEA(Labelled):
             lambda i, step, d: f"line {lines[i]}, dimension {d + 1}, step {step + 1}",
         )
         padded = np.zeros((len(kept), *x.shape[1:]), x.dtype)
-        for row, one in zip(padded, series, strict=True):
-            row[: len(one)] = one
+        for row, sequence in zip(padded, series, strict=True):
+            row[: len(sequence)] = sequence
         return {f"x_{part}": padded, f"n_{part}": lengths[kept], f"y_{part}": arrays[f"y_{part}"][kept]}
 
 
@@ -105,14 +105,14 @@ def standardized(arrays: dict[str, np.ndarray], rows: np.ndarray) -> dict[str, n
 
     A dimension that never changes becomes 0; padding stays 0.
     """
-    there = {
+    present = {
         part: np.arange(arrays[f"x_{part}"].shape[1]) < arrays[f"n_{part}"][:, None]
         for part in ("train", "test")
     }
-    steps = arrays["x_train"][rows][there["train"][rows]].astype(np.float64)
+    steps = arrays["x_train"][rows][present["train"][rows]].astype(np.float64)
     mean, std = steps.mean(0), steps.std(0)
     scaled = {}
-    for part, true in there.items():
+    for part, true in present.items():
         x = (arrays[f"x_{part}"] - mean) / np.where(std > 0, std, 1)
         scaled[f"x_{part}"] = np.where(true[..., None], x, 0).astype(np.float32)
     return scaled

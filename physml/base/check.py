@@ -70,5 +70,5 @@ def has_shape(name: str, x: Shaped, axes: tuple[int | str, ...], *, hint: str = 
         size == axis if isinstance(axis, int) else size > 0 for size, axis in zip(x.shape, axes, strict=True)
     )
     if not fits:
-        wanted = ", ".join(map(str, axes))
-        raise InputError(f"{name} must have shape ({wanted}); got {tuple(x.shape)}. {hint}".rstrip())
+        expected = ", ".join(map(str, axes))
+        raise InputError(f"{name} must have shape ({expected}); got {tuple(x.shape)}. {hint}".rstrip())

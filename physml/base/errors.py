@@ -107,8 +107,10 @@ def needed_by(purpose: str) -> Iterator[None]:
 def to_install(extra: str) -> str:
     """The command that installs an extra, by the names of its packages: physml may be on no index."""
     pattern = rf"extra == ['\"]{extra}['\"]"
-    wanted = [text.partition(";")[0].strip() for text in requires("physml") or [] if re.search(pattern, text)]
-    return f"pip install {' '.join(shlex.quote(text) for text in wanted)}"
+    requirements = [
+        text.partition(";")[0].strip() for text in requires("physml") or [] if re.search(pattern, text)
+    ]
+    return f"pip install {' '.join(shlex.quote(text) for text in requirements)}"
 
 
 def working(name: str) -> ModuleType | None:

@@ -178,10 +178,10 @@ def is_locked(path: Path) -> bool:
 def fingerprint(path: Path | os.DirEntry[str]) -> str:
     """Changes when a file is edited or replaced: size, time, inode and device; empty if there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return ""
-    return f"{found.st_size} {found.st_mtime_ns} {found.st_ino} {found.st_dev}"
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ino} {status.st_dev}"
 
 
 def names_in(folder: Path) -> list[str]:

@@ -122,8 +122,12 @@ def is_held(folder: Path) -> bool:
 
 def holder(folder: Path) -> str:
     """The host and process that hold or have held the lease, as far as is known."""
-    made = _read(_path(folder / NAME, _newest(folder / NAME))).made
-    return f"{made['host']} (pid {made['pid']})" if {"host", "pid"} <= made.keys() else "another process"
+    process = _read(_path(folder / NAME, _newest(folder / NAME))).process
+    return (
+        f"{process['host']} (pid {process['pid']})"
+        if {"host", "pid"} <= process.keys()
+        else "another process"
+    )
 
 
 def _watched(place: Path) -> int:
@@ -151,14 +155,14 @@ def _state(path: Path) -> str:
     """State of a lease: "free", "held", or "expired" if we have seen it unchanged for long enough."""
     began = time.monotonic()  # before it is read: what was read is at least as new
     content = _read(path)
-    made = content.made
-    if content.free or (_is_ours(made) and not _is_alive(made)):
+    process = content.process
+    if content.free or (_is_ours(process) and not _is_alive(process)):
         return "free"
     size, since = _SEEN.get(path, (-1, 0.0))
     if size != content.size:
         _SEEN[path] = content.size, time.monotonic()
         return "held"
-    return "expired" if began - since > MISSED * made.get("period_s", period_s()) else "held"
+    return "expired" if began - since > MISSED * process.get("period_s", period_s()) else "held"
 
 
 # ---------------------------------------------------------------------------- processes
@@ -178,19 +182,19 @@ def _machine() -> dict[str, str]:
         return {}
 
 
-def _is_ours(made: dict[str, Any]) -> bool:
+def _is_ours(process: dict[str, Any]) -> bool:
     """True if a process is or was on this machine, where we would see it."""
     here = _machine()
-    return bool(here) and made.get("host") == platform.node() and here.items() <= made.items()
+    return bool(here) and process.get("host") == platform.node() and here.items() <= process.items()
 
 
-def _is_alive(made: dict[str, Any]) -> bool:
-    return made.get("started") is not None and _started(made.get("pid", 0)) == made["started"]
+def _is_alive(process: dict[str, Any]) -> bool:
+    return process.get("started") is not None and _started(process.get("pid", 0)) == process["started"]
 
 
 def _runs_here(path: Path) -> bool:
-    made = _read(path).made
-    return _is_ours(made) and _is_alive(made)
+    process = _read(path).process
+    return _is_ours(process) and _is_alive(process)
 
 
 def _started(pid: int) -> int | None:
@@ -208,7 +212,7 @@ def _started(pid: int) -> int | None:
 
 def _newest(place: Path) -> int:
     try:
-        return max((int(one.name) for one in place.iterdir() if NUMBER.fullmatch(one.name)), default=0)
+        return max((int(entry.name) for entry in place.iterdir() if NUMBER.fullmatch(entry.name)), default=0)
     except OSError:
         return 0
 
@@ -241,7 +245,7 @@ class _Content:
     """A lease as it lies on the disk: its size, its first line, and whether it was given back."""
 
     size: int = 0
-    made: dict[str, Any] = field(default_factory=dict)
+    process: dict[str, Any] = field(default_factory=dict)
     free: bool = False
 
 
@@ -260,7 +264,9 @@ def _read(path: Path) -> _Content:
 def _holder(line: bytes) -> dict[str, Any]:
     """The first line of a lease, its keys as far as they can be right; empty while it is being written."""
     try:
-        made = opened.parsed(line.decode())
+        process = opened.parsed(line.decode())
     except ValueError:
         return {}
-    return {k: v for k, v in made.items() if k in RIGHT and RIGHT[k](v)} if isinstance(made, dict) else {}
+    return (
+        {k: v for k, v in process.items() if k in RIGHT and RIGHT[k](v)} if isinstance(process, dict) else {}
+    )

@@ -61,13 +61,13 @@ def held(folder: Path) -> Iterator[Hold]:
     hold = _leased if by_lease() else _flocked
     with contextlib.ExitStack() as stack:
         try:
-            made = stack.enter_context(hold(folder))
+            lock = stack.enter_context(hold(folder))
         except OSError as error:
             raise DataError(
                 f"{display_path(folder)} cannot be written: {error.strerror}. "
                 f"Free space, or set {work_variable()} to another folder."
             ) from error
-        yield made
+        yield lock
 
 
 @contextlib.contextmanager
@@ -91,13 +91,13 @@ def _flocked(folder: Path) -> Iterator[Hold]:
 @contextlib.contextmanager
 def _leased(folder: Path) -> Iterator[Hold]:
     try:
-        made = Lease(folder)
+        acquired = Lease(folder)
     except BlockingIOError as error:
         raise _busy(lease.holder(folder), folder) from error
     try:
-        yield Hold(folder, made)
+        yield Hold(folder, acquired)
     finally:
-        made.give_back()
+        acquired.give_back()
 
 
 def _busy(holder: str, folder: Path) -> Busy:

@@ -111,14 +111,14 @@ def inflated(content: bytes) -> bytes:
     most = SPARE + RATIO * len(content)
     inflater = _inflater(content)
     try:
-        found: bytes = inflater.decompress(content, most + 1)
+        unpacked: bytes = inflater.decompress(content, most + 1)
     except Exception as error:  # zlib.error, lzma.LZMAError, EOFError
         raise ValueError(str(error)) from error
-    if len(found) > most:
+    if len(unpacked) > most:
         raise ValueError(f"it unpacks to more than {most} bytes, too many for a file of {len(content)}")
     if not inflater.eof:
         raise ValueError("it is truncated")
-    return found
+    return unpacked
 
 
 def _inflater(content: bytes) -> Any:
@@ -142,16 +142,16 @@ def lzma_module() -> Any:
 
 def of_others(path: Path) -> str | None:
     """Why no code may come from a folder, as "it belongs to ana"; None where we and root alone may write."""
-    found = path.stat()
-    if not is_ours(found):
-        return f"it belongs to {_user(found.st_uid)}"
-    if found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and not _is_private(found)):
-        return f"others may write it (mode {stat.S_IMODE(found.st_mode):o}); `chmod go-w` closes it"
+    status = path.stat()
+    if not is_ours(status):
+        return f"it belongs to {_user(status.st_uid)}"
+    if status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and not _is_private(status)):
+        return f"others may write it (mode {stat.S_IMODE(status.st_mode):o}); `chmod go-w` closes it"
     return None
 
 
-def is_ours(found: os.stat_result) -> bool:
-    return found.st_uid in (os.geteuid(), 0)
+def is_ours(status: os.stat_result) -> bool:
+    return status.st_uid in (os.geteuid(), 0)
 
 
 def _user(uid: int) -> str:
@@ -162,12 +162,12 @@ def _user(uid: int) -> str:
     return f"user {uid}"
 
 
-def _is_private(found: os.stat_result) -> bool:
+def _is_private(status: os.stat_result) -> bool:
     """True if the group of a file is the private group of its owner; many systems give one to each user."""
     import grp
 
     try:
-        group = grp.getgrgid(found.st_gid)
+        group = grp.getgrgid(status.st_gid)
     except KeyError:
         return False
-    return group.gr_name == _user(found.st_uid) and not set(group.gr_mem) - {group.gr_name}
+    return group.gr_name == _user(status.st_uid) and not set(group.gr_mem) - {group.gr_name}

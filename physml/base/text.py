@@ -47,8 +47,8 @@ def csv_cell(value: Any) -> Any:
 def tex(text: str) -> str:
     r"""For a cell in LaTeX. `[` or `*` at the start of a row would be an argument of the `\\` before it."""
     words = " ".join(plain(text).split())
-    made = "".join(_TEX.get(letter, letter) for letter in words).replace("`", "")
-    return "{}" + made if made.startswith(("[", "*")) else made
+    escaped = "".join(_TEX.get(letter, letter) for letter in words).replace("`", "")
+    return "{}" + escaped if escaped.startswith(("[", "*")) else escaped
 
 
 def brief(error: object, most: int = 300) -> str:

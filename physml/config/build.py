@@ -31,7 +31,7 @@ class Node(Unbuilt):
         return self.of_plugin or is_module(self.cls)
 
     def make(self, **supplied: Any) -> Any:
-        """Build it, and the nodes inside it. `given` arguments are passed if the class takes them."""
+        """Build it, and the nodes inside it. `supplied` arguments are passed if the class takes them."""
         takes = arguments(self.cls)
         values = {n: v for n, v in supplied.items() if n in takes} | {
             n: _made(v) for n, v in self.values.items()

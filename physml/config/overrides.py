@@ -44,10 +44,10 @@ def _fitting(text: str, override: Any, names: Callable[[str], list[str]]) -> lis
     if group not in GROUPS:
         raise ConfigError(f"{text}: a pattern is for the names of a group, such as model; {group} is none.")
     known = names(group)
-    found: list[str] = override.value().filter(known)
-    if not found:
+    matching: list[str] = override.value().filter(known)
+    if not matching:
         raise ConfigError(f"{text}: none of the {len(known)} names of {group} fits. {suggest('', known)}")
-    return found
+    return matching
 
 
 def with_overrides(config: dict[str, Any], overrides: list[str]) -> Any:

@@ -72,9 +72,9 @@ def read_arrays(path: Path, asked: str) -> Arrays:
         arrays = dict(archive.items())
         if any(isinstance(array, bytes) for array in arrays.values()):
             raise ValueError("a member is no array")
-        found, digest = str(arrays.pop(ASKED)), str(arrays.pop(DIGEST))
-    if found != asked:
-        raise DataError(f"made for other arguments: {found}")
+        stored, digest = str(arrays.pop(ASKED)), str(arrays.pop(DIGEST))
+    if stored != asked:
+        raise DataError(f"made for other arguments: {stored}")
     if digest != _digest(asked, arrays):
         raise DataError("sha256 differs from the one written with it")
     return arrays
@@ -130,36 +130,36 @@ class Cache(Places):
         """The arrays of `make()`, from the cache where it has them."""
         return self.get(Generated(name, key, version, make))
 
-    def path(self, wanted: Generated) -> Path:
-        return self.cache / wanted.folder / wanted.file_name
+    def path(self, generated: Generated) -> Path:
+        return self.cache / generated.folder / generated.file_name
 
-    def get(self, wanted: Generated) -> Arrays:
+    def get(self, generated: Generated) -> Arrays:
         """Arrays, cached or generated. Safe under concurrency: the second process waits for the first."""
-        path = self.path(wanted)
-        arrays = self._cached(path, wanted)
+        path = self.path(generated)
+        arrays = self._cached(path, generated)
         if arrays is not None:
             return arrays
         with cache_lock(path.with_suffix(".lock")) as waited:
-            if waited and (arrays := self._cached(path, wanted, logging.DEBUG)) is not None:
+            if waited and (arrays := self._cached(path, generated, logging.DEBUG)) is not None:
                 return arrays
-            log.info("%s: made once; it is kept in %s.", wanted.name, path)
-            doing.say(f"making the data of {wanted.name} (once)")
-            arrays = wanted.make()
+            log.info("%s: made once; it is kept in %s.", generated.name, path)
+            doing.say(f"making the data of {generated.name} (once)")
+            arrays = generated.make()
             for name, array in arrays.items():
                 if array.dtype.hasobject or name in (ASKED, DIGEST):
                     raise InputError(
-                        f"{wanted.name}: array {name!r} of type {array.dtype} cannot be stored. "
+                        f"{generated.name}: array {name!r} of type {array.dtype} cannot be stored. "
                         "Give arrays of numbers, under another name."
                     )
             try:
-                write_arrays(path, wanted.asked, arrays)
+                write_arrays(path, generated.asked, arrays)
             except OSError as error:
                 log.warning("%s: not cached (%s); it will be generated again next time.", path, error)
         return arrays
 
-    def _cached(self, path: Path, wanted: Generated, level: int = logging.WARNING) -> Arrays | None:
+    def _cached(self, path: Path, generated: Generated, level: int = logging.WARNING) -> Arrays | None:
         try:
-            return read_arrays(path, wanted.asked)
+            return read_arrays(path, generated.asked)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (DataError, OSError) as error:

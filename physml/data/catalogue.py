@@ -56,17 +56,17 @@ def choose(names: Sequence[str]) -> Chosen:
     datasets, tasks = dataset_names(), [name for name, reads in of_task.items() if not reads]
     if not names:
         return Chosen(tuple(datasets), tuple(tasks))
-    found: dict[str, None] = {}
+    chosen: dict[str, None] = {}
     generating: dict[str, None] = {}
     for name in names:
         if name in datasets:
-            found[name] = None
+            chosen[name] = None
         elif name in of_task:
-            found |= dict.fromkeys(of_task[name])
+            chosen |= dict.fromkeys(of_task[name])
             generating |= {} if of_task[name] else {name: None}
         else:
             raise ConfigError(f"there is no data set or task {name}. {suggest(name, {*datasets, *of_task})}")
-    return Chosen(tuple(found), tuple(generating))
+    return Chosen(tuple(chosen), tuple(generating))
 
 
 def task_datasets() -> dict[str, list[str]]:
@@ -85,7 +85,7 @@ def list_data(chosen: Chosen, store: Store) -> list[DataRow]:
 
 
 def _listed(dataset: Upstream, store: Store) -> Iterator[DataRow]:
-    wanted = missing(dataset, store)
+    missing_files = missing(dataset, store)
     for file in dataset.files:
         path = find(file, store)
         size = path.stat().st_size if path is not None and path.is_file() else file.size
@@ -95,7 +95,7 @@ def _listed(dataset: Upstream, store: Store) -> Iterator[DataRow]:
             note += "; optional"
         elif path is None and (part := half(file, store)):
             note += f"; {size_text(part.stat().st_size)} of it downloaded"
-        elif path is None and file not in wanted:
+        elif path is None and file not in missing_files:
             note += f"; in {file.inside}" if file.inside else "; its members are there"
         elif path is None and not file.checksum:
             note += "; no published checksum"
@@ -200,12 +200,12 @@ def _compared(dataset: Upstream, file: DataFile, row: DataRow, store: Store) -> 
     assert row.path is not None
     states: dict[str, State] = {"bytes": "sound", "first seen": "unverified", "content": "content-verified"}
     try:
-        found = verify.verify(dataset, file, row.path, store, fresh=True)["verified"]
+        how = verify.verify(dataset, file, row.path, store, fresh=True)["verified"]
     except verify.Unverifiable as error:
         return replace(row, state="unverified", note=str(error))
     except (DataError, OSError) as error:
         return replace(row, state="damaged", note=str(error))
-    return replace(row, state=states.get(found, "unverified"), note="")
+    return replace(row, state=states.get(how, "unverified"), note="")
 
 
 def _read(dataset: Upstream, rows: list[DataRow], store: Store) -> list[DataRow]:

@@ -155,14 +155,14 @@ def upstream(name: str) -> Upstream:
 
 @cached_by_file
 def _upstream(path: Path) -> Upstream:
-    found = load(Upstream, path, name=path.stem)
-    names = [file.name for file in found.files]
-    for file in found.files:
+    upstream = load(Upstream, path, name=path.stem)
+    names = [file.name for file in upstream.files]
+    for file in upstream.files:
         if names.count(file.name) > 1:
             raise ConfigError(f"{path}: the file {file.name} appears twice.")
         if file.inside is not None and file.inside not in names:
             raise ConfigError(f"{path}: {file.inside}, which {file.name} is inside of, is no file of it.")
-    return found
+    return upstream
 
 
 class Files(Protocol):
@@ -230,12 +230,12 @@ def family(
 ) -> list[DataSet]:
     """A data set for each name, which `read` and `fixture` get too."""
 
-    def one(name: str) -> DataSet:
+    def data_set(name: str) -> DataSet:
         return DataSet(
             f"{prefix}_{name}", 1, lambda files: read(files, name), lambda root: fixture(root, name), items
         )
 
-    return [one(name) for name in names]
+    return [data_set(name) for name in names]
 
 
 def kind_of(used: Iterable[Mapping[str, str]]) -> str:
@@ -245,7 +245,7 @@ def kind_of(used: Iterable[Mapping[str, str]]) -> str:
     `content-verified`; `unverified data`; `undeclared data`: a task of a plugin does not say what it reads;
     `own files`, which are part of the setting; `fixture`.
     """
-    found = {one["verified"] for one in used}
+    states = {file["verified"] for file in used}
     words = {
         "fixture": "fixture",
         "off": UNVERIFIED,
@@ -254,7 +254,7 @@ def kind_of(used: Iterable[Mapping[str, str]]) -> str:
         OWN_FILE: "own files",
         "first seen": "pinned",
     }
-    return next((word for state, word in words.items() if state in found), "verified")
+    return next((word for state, word in words.items() if state in states), "verified")
 
 
 UNVERIFIED = "unverified data"  # a record's data.kind after data.verify=off

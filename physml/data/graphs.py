@@ -146,9 +146,9 @@ def bags(rows: list[np.ndarray], n_columns: int) -> Arrays:
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
     indices = np.concatenate([*rows, np.empty(0, np.int64)]).astype(np.int32)
     x = csr_array((np.ones(len(indices), np.float32), indices, indptr), shape=(len(rows), n_columns))
-    made = sparse_arrays(x)
-    made["x_data"][:] = 1  # a column that is listed twice counts once
-    return made
+    arrays = sparse_arrays(x)
+    arrays["x_data"][:] = 1  # a column that is listed twice counts once
+    return arrays
 
 
 def dense_features(arrays: Arrays) -> np.ndarray:
@@ -235,13 +235,13 @@ def cut(order: np.ndarray, n_train: int, n_valid: int) -> Split:
 
 def masks(splits: Sequence[Mapping[str, np.ndarray]], n_nodes: int) -> Arrays:
     """`split_train`, `split_valid`, `split_test` (S, N) bool of splits given by positions."""
-    made: Arrays = {}
+    arrays: Arrays = {}
     for part in PARTS:
         mask = np.zeros((len(splits), n_nodes), bool)
         for row, split in zip(mask, splits, strict=True):
             row[split[part]] = True
-        made[f"split_{part}"] = mask
-    return made
+        arrays[f"split_{part}"] = mask
+    return arrays
 
 
 def even_quantiles(values: np.ndarray, n_classes: int) -> np.ndarray:
@@ -313,15 +313,15 @@ def split_masks(where: object, masks: Mapping[str, np.ndarray], shape: tuple[int
     """
     for name, mask in masks.items():
         if mask.shape != shape or not np.isin(mask, (0, 1)).all():
-            wanted = " x ".join(map(str, shape))
-            raise DataError(f"{where}: {name} must be {wanted} times 0 or 1; got {mask.shape}. {again}")
-    made = {
+            expected = " x ".join(map(str, shape))
+            raise DataError(f"{where}: {name} must be {expected} times 0 or 1; got {mask.shape}. {again}")
+    arrays = {
         f"split_{part}": mask.astype(bool).reshape(-1, shape[-1])
         for part, mask in zip(PARTS, masks.values(), strict=True)
     }
-    for k in range(len(made["split_train"])):
-        check_split(where, fixed_split(made, k), shape[-1], again)
-    return made
+    for k in range(len(arrays["split_train"])):
+        check_split(where, fixed_split(arrays, k), shape[-1], again)
+    return arrays
 
 
 # ---------------------------------------------------------------------------- many graphs
@@ -356,7 +356,7 @@ def one(arrays: Arrays, g: int) -> Arrays:
     edges = slice(*arrays["edge_offsets"][g : g + 2])
     by_node = len(arrays["y"]) == arrays["node_offsets"][-1]
     edge_index = arrays["edge_index"][:, edges].astype(np.int64)
-    found = {"edge_index": edge_index, "y": arrays["y"][nodes if by_node else g]}
+    graph = {"edge_index": edge_index, "y": arrays["y"][nodes if by_node else g]}
     rows = {"x": nodes, "edge_attr": edges, "pos": nodes}
-    found |= {name: arrays[name][chosen] for name, chosen in rows.items() if name in arrays}
-    return found if "x" in arrays else found | sparse_arrays(sparse_features(arrays)[nodes])
+    graph |= {name: arrays[name][chosen] for name, chosen in rows.items() if name in arrays}
+    return graph if "x" in arrays else graph | sparse_arrays(sparse_features(arrays)[nodes])

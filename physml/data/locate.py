@@ -31,12 +31,12 @@ def missing(dataset: Upstream, places: Places) -> list[DataFile]:
 
     A member is there when its archive is; an archive is not needed when all its members are there.
     """
-    there = {file.name for file in dataset.files if find(file, places) is not None}
+    present = {file.name for file in dataset.files if find(file, places) is not None}
     gone = []
     for file in dataset.files:
         members = [m for m in dataset.files if m.inside == file.name and not m.optional]
-        replaced = bool(members) and all(m.name in there for m in members)
-        if not (file.optional or file.name in there or file.inside in there or replaced):
+        replaced = bool(members) and all(m.name in present for m in members)
+        if not (file.optional or file.name in present or file.inside in present or replaced):
             gone.append(file)
     archives = {file.name for file in gone}
     return [file for file in gone if file.inside not in archives]

@@ -27,15 +27,17 @@ def doubt(data: Mapping[str, Any]) -> str | None:
 
 
 def worst(doubts: Iterable[str | None]) -> str | None:
-    found = set(doubts)
-    return next((one for one in (PINNED, ONE_COPY) if one in found), None)
+    distinct = set(doubts)
+    return next((doubt for doubt in (PINNED, ONE_COPY) if doubt in distinct), None)
 
 
 def _doubt(file: Mapping[str, Any], known: list[Upstream]) -> str | None:
     how = file.get("verified")
     if how not in ("first seen", "content"):
         return None  # proved, or of a kind that is compared with no paper
-    listed = ((one, entry.sha256) for one in known for entry in one.files if entry.name == file["name"])
+    listed = (
+        (dataset, entry.sha256) for dataset in known for entry in dataset.files if entry.name == file["name"]
+    )
     for dataset, published in listed:
         if published is not None and published == file.get("sha256"):
             return None

@@ -54,8 +54,8 @@ def log_mel(wave: Tensor, lengths: Tensor) -> Tensor:
         )
     lengths = lengths.to(wave.device, torch.int64)
     A = _spectrogram(wave.device, wave.dtype)(_reflected(wave, lengths)).transpose(1, 2)  # (B, K, M)
-    there = torch.arange(A.shape[1], device=A.device) < (1 + lengths // HOP)[:, None]  # (B, K)
-    S = _decibels(A, there)[:, :N_FRAMES]
+    present = torch.arange(A.shape[1], device=A.device) < (1 + lengths // HOP)[:, None]  # (B, K)
+    S = _decibels(A, present)[:, :N_FRAMES]
     S = nn.functional.pad(S, (0, 0, 0, N_FRAMES - S.shape[1]))
     mean, std = S.mean((1, 2), keepdim=True), S.std((1, 2), keepdim=True)
     return torch.where(std > 0, (S - mean) / std, S)
@@ -69,11 +69,11 @@ def _reflected(wave: Tensor, lengths: Tensor) -> Tensor:
     return wave.gather(1, j)
 
 
-def _decibels(A: Tensor, there: Tensor) -> Tensor:
+def _decibels(A: Tensor, present: Tensor) -> Tensor:
     """S (B, K, M), with 0 dB in the frames that are not there."""
-    A = torch.where(there[:, :, None], A, 0.0).clamp_min(AMIN)
+    A = torch.where(present[:, :, None], A, 0.0).clamp_min(AMIN)
     P = 10.0 * (A.log10() - A.amax((1, 2), keepdim=True).log10())
-    return torch.where(there[:, :, None], P.clamp_min(-TOP_DB), 0.0)
+    return torch.where(present[:, :, None], P.clamp_min(-TOP_DB), 0.0)
 
 
 @functools.lru_cache(maxsize=4)

@@ -82,9 +82,9 @@ def _verify_folder(dataset: Upstream, file: DataFile, path: Path, store: Cache) 
             f"itself in place (`physml data get {dataset.name}`), or have what is read from it compared: "
             f"{content_hint(dataset)}."
         )
-    there = tree.names()
+    names = tree.names()
     for name in listed:
-        if name not in there:
+        if name not in names:
             raise tree.missing(name)
     for name, content in tree.items():
         kind, want = listed[name] or ("sha256", "")
@@ -158,7 +158,7 @@ class FoundFiles:
     def has(self, name: str) -> bool:
         file = self.dataset.file(name)
         archive = self.dataset.file(file.inside) if file.inside else None
-        return any(one is not None and find(one, self.store) for one in (file, archive))
+        return any(candidate is not None and find(candidate, self.store) for candidate in (file, archive))
 
     @property
     def small(self) -> bool:
@@ -177,17 +177,17 @@ def _member(tree: Tree, name: str) -> str:
     """The one member of that name, in whatever folder of the archive it stands."""
     names = tree.names()
     last = PurePosixPath(name).name
-    found = [n for n in names if n == name] or [n for n in names if PurePosixPath(n).name == last]
-    if len(found) != 1:
+    matching = [n for n in names if n == name] or [n for n in names if PurePosixPath(n).name == last]
+    if len(matching) != 1:
         raise tree.missing(name)
-    return found[0]
+    return matching[0]
 
 
 def verified(dataset: Upstream, store: Cache) -> dict[str, dict[str, str]]:
     """Result of `verify` for every file that is present. DataError for the first that may not be used."""
     refuse_absent(dataset, store)
-    found = {file: find(file, store) for file in dataset.files}
-    return {file.name: verify(dataset, file, path, store) for file, path in found.items() if path is not None}
+    paths = {file: find(file, store) for file in dataset.files}
+    return {file.name: verify(dataset, file, path, store) for file, path in paths.items() if path is not None}
 
 
 def read(dataset: DataSet, store: Cache) -> Arrays:
@@ -213,15 +213,15 @@ def read(dataset: DataSet, store: Cache) -> Arrays:
 def _read(dataset: DataSet, store: Cache) -> Arrays:
     about = dataset.upstream
     used = verified(about, store)
-    compares = any(one["verified"] == "content" for one in used.values())
+    compares = any(facts["verified"] == "content" for facts in used.values())
     if compares and not about.content.sha256:
-        names = [name for name, one in used.items() if one["verified"] == "content"]
+        names = [name for name, facts in used.items() if facts["verified"] == "content"]
         raise DataError(
             f"{', '.join(names)} has other bytes than published, and no fingerprint of the content of "
             f"{dataset.name} is known. Get the published files, or use --verify off: the record then says "
             "so."
         )
-    hashes = {name: one["sha256"] for name, one in sorted(used.items())}
+    hashes = {name: facts["sha256"] for name, facts in sorted(used.items())}
     key = {"files": hashes, "checked": store.verify != "off"}
 
     def make() -> Arrays:
@@ -235,20 +235,20 @@ def _read(dataset: DataSet, store: Cache) -> Arrays:
         from physml.data.statistics import check
 
         check(about, arrays)
-    first_seen = {name: one["sha256"] for name, one in used.items() if one["verified"] == "first seen"}
+    first_seen = {name: facts["sha256"] for name, facts in used.items() if facts["verified"] == "first seen"}
     pin(about, first_seen, store)
     store.used.update(used)
     return arrays
 
 
-def parse(dataset: DataSet, found: FoundFiles) -> Arrays:
+def parse(dataset: DataSet, found_files: FoundFiles) -> Arrays:
     """The arrays that the reader makes of its files.
 
     A reader checks what it reads. Whatever it has not foreseen is an error of the files all the same, in one
     line; the traceback is logged for debugging.
     """
     try:
-        return dataset.read(found)
+        return dataset.read(found_files)
     except (PhysmlError, OSError):
         raise
     except Exception as error:
@@ -294,6 +294,6 @@ def _read_fixture(dataset: DataSet, store: Cache) -> Arrays:
         ) from error
     own = replace(store, data=root, cache=store.cache / "fixtures", used={})  # a fixture may be small
     refuse_absent(dataset.upstream, own)
-    found = [file.name for file in dataset.upstream.files if find(file, own)]
-    store.used.update((name, {"sha256": "fixture", "verified": "fixture"}) for name in found)
+    names = [file.name for file in dataset.upstream.files if find(file, own)]
+    store.used.update((name, {"sha256": "fixture", "verified": "fixture"}) for name in names)
     return dataset.read(FoundFiles(dataset.upstream, own))

@@ -57,15 +57,15 @@ def _of_part(m: int, row: bytes, column: bytes, k: int) -> NDArray[np.float64]:
     indices = np.frombuffer(column, dtype=np.int64)
     A = csr_matrix((np.ones(len(indices)), indices, np.frombuffer(row, dtype=np.int64)), (m, m))
     L = csr_matrix(diags(np.asarray(A.sum(1)).ravel()) - A)
-    found = min(k, m - 1)
-    value, vector = _least(L, m, found + 1)
+    n_vectors = min(k, m - 1)
+    value, vector = _least(L, m, n_vectors + 1)
     while (
-        len(value) < m and value[-1] - value[found] < SAME
+        len(value) < m and value[-1] - value[n_vectors] < SAME
     ):  # the last of equal eigenvalues may not be there yet
         value, vector = _least(L, m, min(2 * len(value), m))
     out = np.zeros((m, k))
     groups = np.split(np.arange(1, len(value)), np.flatnonzero(np.diff(value[1:]) >= SAME) + 1)
-    out[:, :found] = np.concatenate([_chosen(vector[:, group]) for group in groups], 1)[:, :found]
+    out[:, :n_vectors] = np.concatenate([_chosen(vector[:, group]) for group in groups], 1)[:, :n_vectors]
     return out
 
 

@@ -31,15 +31,15 @@ def pagerank_edges(edge_index: Tensor, n: int, alpha: float, k: int) -> Tensor:
 
 
 def _edges(edge_index: Tensor, n: int, alpha: float, k: int) -> Tensor:
-    T, found = _transitions(edge_index, n), []
+    T, edges = _transitions(edge_index, n), []
     for start in range(0, n, n if n <= DENSE else CHUNK):
         rows = np.arange(start, min(n, start + (n if n <= DENSE else CHUNK)))
         walk = _walks(T, rows, alpha)
         kept = min(k, n)
         least = np.partition(walk, n - kept, axis=1)[:, n - kept, None]
         receiver, sender = np.nonzero((walk >= least * (1 - NEAR)) & (walk > 0))
-        found.append(np.stack([sender, rows[receiver]]))
-    return torch.from_numpy(np.concatenate(found, 1)).to(edge_index.device)
+        edges.append(np.stack([sender, rows[receiver]]))
+    return torch.from_numpy(np.concatenate(edges, 1)).to(edge_index.device)
 
 
 def _transitions(edge_index: Tensor, n: int) -> csr_matrix:
@@ -61,7 +61,7 @@ def _walks(T: csr_matrix, rows: NDArray[np.int64], alpha: float) -> NDArray[np.f
         return Pi[rows]
     start = np.zeros((n, len(rows)))
     start[rows, np.arange(len(rows))] = alpha
-    walk, back = start.copy(), csr_matrix(T.T)
+    walk, transposed = start.copy(), csr_matrix(T.T)
     for _ in range(math.ceil(math.log(1e-10) / math.log(1 - alpha))):
-        walk = start + (1 - alpha) * (back @ walk)
+        walk = start + (1 - alpha) * (transposed @ walk)
     return walk.T

@@ -182,8 +182,8 @@ class Op(Generic[R]):
         """The reason why the products can't be on numbers rounded to bfloat16; None if they can."""
         if torch.compiler.is_compiling():
             return "they are not there in graphs of torch"
-        if (wanted := resolved(backend)) not in ("auto", "native"):
-            return f"backend {wanted} is asked for"
+        if (requested := resolved(backend)) not in ("auto", "native"):
+            return f"backend {requested} is asked for"
         if transforms.transformed(*tensors, *constants.values()):
             return transforms.REASON
         return self.refusal("native", tensors, plain)

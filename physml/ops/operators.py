@@ -153,14 +153,14 @@ class Operator:
         needs: list[bool],
         *rest: Any,
     ) -> list[Tensor]:
-        given, constants, backend = self._parted((*tensors, *rest))
+        operands, constants, backend = self._parted((*tensors, *rest))
         d_outputs, d_y, d_z = incoming
         number = int(kept[-1])
-        with torch.no_grad(), no_autocast(given[0]):
-            found = self._kernel(backend, given).gradients(
-                given, kept[:-1], number, (d_outputs, d_y, d_z), needs, **constants
+        with torch.no_grad(), no_autocast(operands[0]):
+            gradients = self._kernel(backend, operands).gradients(
+                operands, kept[:-1], number, (d_outputs, d_y, d_z), needs, **constants
             )
-        first, *others = found
+        first, *others = gradients
         time_first = None if first is None else first.transpose(0, 1)
         return [
             alone(x) for x, need in zip((time_first, *others), needs, strict=True) if need and x is not None
@@ -193,8 +193,8 @@ class Operator:
         self, ctx: Any, incoming: list[Tensor | None], tensors: Sequence[Tensor], kept: list[Tensor]
     ) -> Arguments:
         needs = list(ctx.needs_input_grad[: len(self.names)])
-        found = iter(self.back(incoming, list(tensors), kept, needs, *ctx.rest))
-        first, *others = [next(found) if need else None for need in needs]
+        gradients = iter(self.back(incoming, list(tensors), kept, needs, *ctx.rest))
+        first, *others = [next(gradients) if need else None for need in needs]
         return (None if first is None else first.transpose(0, 1), *others, *[None] * len(ctx.rest))
 
 

@@ -186,15 +186,15 @@ def _refuse_parts(name: str, parts: Mapping[Part, Items]) -> None:
 
 def _tensors(items: Items) -> tuple[Tensor, Tensor, Tensor | None]:
     """Input, target and lengths as tensors; NumPy's float64 becomes float32, and its whole numbers int64."""
-    x, y, *lengths = (_tensor(one) for one in items)
+    x, y, *lengths = (_tensor(array) for array in items)
     return x, y, lengths[0] if lengths else None
 
 
 def _tensor(array: Any) -> Tensor:
     if isinstance(array, Tensor):
         return array
-    found = torch.from_numpy(np.ascontiguousarray(array))
-    return found.float() if found.is_floating_point() else found.long()
+    tensor = torch.from_numpy(np.ascontiguousarray(array))
+    return tensor.float() if tensor.is_floating_point() else tensor.long()
 
 
 def _check_input(name: str, x: Tensor, d_in: int, tokens: bool) -> None:

@@ -33,16 +33,16 @@ class TimeScales:
         sizes = [batch.input.shape[:2].numel() * layer.d_out for batch in task.batches("test", batch_size)]
         rng = np.random.default_rng(0)
         n = sum(sizes)  # of which not all fit into memory: 10^9 for sMNIST
-        wanted = {name: rng.choice(n, min(self.n, n), replace=False) for name in ("dt_n", "dtbar_n")}
-        found = {name: np.empty(len(at), np.float32) for name, at in wanted.items()}
+        positions = {name: rng.choice(n, min(self.n, n), replace=False) for name in ("dt_n", "dtbar_n")}
+        samples = {name: np.empty(len(at), np.float32) for name, at in positions.items()}
         start = 0
         for size, batch in zip(sizes, task.batches("test", batch_size), strict=True):
             scales = layer.time_scales(batch.input.to(device))
-            for (name, at), scale in zip(wanted.items(), scales, strict=True):
+            for (name, at), scale in zip(positions.items(), scales, strict=True):
                 here = (at >= start) & (at < start + size)
-                found[name][here] = scale.flatten().cpu().numpy()[at[here] - start]
+                samples[name][here] = scale.flatten().cpu().numpy()[at[here] - start]
             start += size
-        return found
+        return samples
 
 
 class EffectiveSteps:
@@ -59,7 +59,7 @@ class EffectiveSteps:
         ]
         if not layers:
             raise ConfigError("arrays: EffectiveSteps needs a layer with steps of its own, such as UnICORNN.")
-        return {f"steps_{i}": one.step().float().cpu().numpy() for i, one in enumerate(layers, 1)}
+        return {f"steps_{i}": layer.step().float().cpu().numpy() for i, layer in enumerate(layers, 1)}
 
 
 class StepSizes:
@@ -99,11 +99,11 @@ class StepSizes:
         start = swings.swings()[:, 0]
         times = max(self.factors) * layer.dt * np.arange(1, self.n_times + 1)
         exact = swings.exact(start[:, 0].double().cpu(), times)
-        found: dict[str, np.ndarray] = {"step": layer.dt * np.array(self.factors)}
+        arrays: dict[str, np.ndarray] = {"step": layer.dt * np.array(self.factors)}
         for scheme in ("euler", "midpoint", "rk4"):
             errors = [self._error(layer, scheme, factor, start, exact) for factor in self.factors]
-            found[scheme] = np.array(errors)
-        return found
+            arrays[scheme] = np.array(errors)
+        return arrays
 
     def _error(self, layer: Any, scheme: str, factor: float, x: torch.Tensor, exact: torch.Tensor) -> float:
         span, n_steps = max(self.factors) * layer.dt, round(max(self.factors) / factor)
@@ -146,13 +146,13 @@ class Forecasts:
         seen, clean = of_windows.test_points()
         steps = min(self.steps, 3 * len(seen) // 4)
         starts = np.unique(np.linspace(0, len(seen) - steps - 1, self.n).round().astype(int))
-        made = layer.predict(seen[starts].to(device), steps).double().cpu()  # (n, steps, D)
-        wanted = torch.stack([clean[t + 1 : t + 1 + steps] for t in starts]).double().cpu()
-        error = ((made - wanted).norm(dim=-1) / wanted.norm(dim=-1)).mean(0)
+        predicted = layer.predict(seen[starts].to(device), steps).double().cpu()  # (n, steps, D)
+        target = torch.stack([clean[t + 1 : t + 1 + steps] for t in starts]).double().cpu()
+        error = ((predicted - target).norm(dim=-1) / target.norm(dim=-1)).mean(0)
         omega = layer.Omega.double().cpu()
         values = torch.linalg.eigvals(omega).numpy()
         values = values[np.argsort(-np.abs(values))]
-        found = {
+        arrays = {
             "step": np.arange(1.0, steps + 1),
             "error": error.numpy(),
             "index": np.arange(1.0, len(values) + 1),
@@ -163,5 +163,5 @@ class Forecasts:
         }
         if layer.Back is not None:
             product = torch.linalg.eigvals(omega @ layer.Back.double().cpu()).abs()
-            found["product"] = product.sort(descending=True).values.numpy()
-        return found
+            arrays["product"] = product.sort(descending=True).values.numpy()
+        return arrays

@@ -33,8 +33,8 @@ class _Rule:
         self.lower = better[self.metric] == "lower"
 
     def state_dict(self) -> dict[str, Any]:
-        found = {name: getattr(self, name) for name in self.changing}
-        return {name: v.state_dict() if isinstance(v, _Rule) else v for name, v in found.items()}
+        values = {name: getattr(self, name) for name in self.changing}
+        return {name: v.state_dict() if isinstance(v, _Rule) else v for name, v in values.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         for name in self.changing:

@@ -290,12 +290,12 @@ class Trainer:
 
     def perturbed(self, epoch: int) -> Metrics:
         """The task's own metric on each disturbed test part; the disturbance is the same in all runs."""
-        found = {}
+        metrics = {}
         for name in self.task.perturbations:
             rng = stream(0, "perturb", name)
             batches = (self.task.perturb(b, name, rng) for b in self._evaluated("test", epoch))
-            found[f"{self.task.metric}_{name}"] = self._evaluate(batches)[self.task.metric]
-        return found
+            metrics[f"{self.task.metric}_{name}"] = self._evaluate(batches)[self.task.metric]
+        return metrics
 
     def _evaluated(self, part: Part, epoch: int) -> Iterator[Batch]:
         rng = stream(self.seed, "eval", part, epoch)
@@ -372,7 +372,7 @@ def _clocks() -> tuple[float, float]:
 
 def penalties(net: nn.Module) -> list[Callable[[], Tensor | None]]:
     """The methods `penalty` of all layers: what they add to the loss in training, or None for nothing."""
-    return [found for layer in net.modules() if callable(found := getattr(layer, "penalty", None))]
+    return [penalty for layer in net.modules() if callable(penalty := getattr(layer, "penalty", None))]
 
 
 def named(part: str, metrics: Metrics) -> dict[str, float]:

@@ -118,12 +118,12 @@ class TarTree(Tree):
                 yield name, content
 
     def bytes(self, name: str) -> bytes:
-        for found, content in self._members(lambda other: other == name):
-            if found == name and content is not None:
+        for member, content in self._members(lambda other: other == name):
+            if member == name and content is not None:
                 return content
         raise self.missing(name)
 
-    def _members(self, wanted: Callable[[str], bool]) -> Iterator[Member]:
+    def _members(self, selected: Callable[[str], bool]) -> Iterator[Member]:
         try:
             with _decompressed(self.path) as file:
                 with tarfile.open(fileobj=cast(IO[bytes], file), mode="r|") as archive:
@@ -137,7 +137,7 @@ class TarTree(Tree):
                             refuse_large(self.path, name, member.size)
                             if member.sparse is not None:  # holes take no bytes, whatever size they declare
                                 refuse_bomb(self.path, member.size, size_of(self.path))
-                            content = archive.extractfile(member) if wanted(name) else None
+                            content = archive.extractfile(member) if selected(name) else None
                             yield name, content.read() if content else None
                 while file.read(CHUNK):  # to the end, where the checksum of the compressed file stands
                     pass
@@ -184,12 +184,12 @@ class FolderTree(Tree):
         self._only = only
 
     def names(self) -> list[str]:
-        found = []
+        names = []
         for folder, folders, inside in files.walk(self.path):
             folders.sort()
             relative = Path(folder).relative_to(self.path)
-            found += [f"{self._prefix}{(relative / file).as_posix()}" for file in inside]
-        return sorted(name for name in found if self._only is None or name in self._only)
+            names += [f"{self._prefix}{(relative / file).as_posix()}" for file in inside]
+        return sorted(name for name in names if self._only is None or name in self._only)
 
     def bytes(self, name: str) -> bytes:
         if not name.startswith(self._prefix) or (self._only is not None and name not in self._only):
@@ -242,17 +242,17 @@ def is_web_page(path: Path) -> bool:
     return start.startswith((b"<!doctype html", b"<html", b"<head", b"<?xml"))
 
 
-def damaged(path: Path, wanted: str, error: BaseException | None) -> DataError:
-    """A description of the format that came in place of the wanted one."""
+def damaged(path: Path, expected: str, error: BaseException | None) -> DataError:
+    """A description of the format that came in place of the expected one."""
     with open_regular(path) as file:
         start = file.read(8)
     if not start:
-        found = "it is empty"
+        got = "it is empty"
     elif is_web_page(path):
-        found = "it is a web page, as a server sends it in place of a file it no longer has"
+        got = "it is a web page, as a server sends it in place of a file it no longer has"
     else:
-        found = f"{type(error).__name__}: {brief(error)}" if error else f"it starts with {start[:8]!r}"
+        got = f"{type(error).__name__}: {brief(error)}" if error else f"it starts with {start[:8]!r}"
     return DataError(
-        f"{path} is not a valid {wanted}: {found}. Correct it if it is your own; else delete it and run "
+        f"{path} is not a valid {expected}: {got}. Correct it if it is your own; else delete it and run "
         "`physml data get`."
     )

@@ -91,12 +91,12 @@ def mat(path: Path, names: Sequence[str], again: str) -> dict[str, Any]:
         for name in names:
             if kinds[name] not in CLASSES:
                 raise DataError(f"{path}: {name} must be a matrix of numbers; it is {kinds[name]}. {again}")
-        found = loadmat(io.BytesIO(content), variable_names=list(names), struct_as_record=False)
+        matrices = loadmat(io.BytesIO(content), variable_names=list(names), struct_as_record=False)
     except DataError:
         raise
     except Exception as error:  # scipy raises about a dozen kinds for damaged files
         raise DataError(f"{path} is not a valid MATLAB file: {brief(error)}. {again}") from error
-    return {name: found[name] for name in names}
+    return {name: matrices[name] for name in names}
 
 
 def _refuse_large_elements(path: Path, content: bytes) -> None:

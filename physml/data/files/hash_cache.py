@@ -32,13 +32,13 @@ def known(path: Path, kind: str, cache: Path, top: str = "") -> str:
     name = hashlib.sha256(f"{path.absolute()} {top}".encode()).hexdigest()[:24]
     stamp = cache / "stamps" / f"{name}.json"
     state = _state(path)
-    found = _read(stamp)
-    if found.get("state") == state and isinstance(found.get(kind), str):
-        return str(found[kind])
+    record = _read(stamp)
+    if record.get("state") == state and isinstance(record.get(kind), str):
+        return str(record[kind])
     begun = time.time()
     got = folder_digest(FolderTree(path, top)) if path.is_dir() else digest(path, kind)
     if _state(path) == state and _newest(path) < begun - files.SETTLED_S:
-        kept = found if found.get("state") == state else {}
+        kept = record if record.get("state") == state else {}
         with contextlib.suppress(OSError):  # it will be hashed again next time
             files.write_json(stamp, {**kept, "path": str(path), "state": state, kind: got})
     return got
@@ -46,10 +46,10 @@ def known(path: Path, kind: str, cache: Path, top: str = "") -> str:
 
 def _read(stamp: Path) -> dict[str, Any]:
     try:
-        found = opened.read_json(stamp)
+        record = opened.read_json(stamp)
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return record if isinstance(record, dict) else {}
 
 
 def _state(path: Path) -> str:
@@ -63,4 +63,4 @@ def _state(path: Path) -> str:
 def _newest(path: Path) -> float:
     """The last change, of content or of the entry itself: a file may be given an old time."""
     paths = [path / name for name in FolderTree(path).names()] if path.is_dir() else [path]
-    return max((max(told.st_mtime, told.st_ctime) for told in map(os.stat, paths)), default=0.0)
+    return max((max(status.st_mtime, status.st_ctime) for status in map(os.stat, paths)), default=0.0)

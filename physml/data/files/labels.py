@@ -37,24 +37,24 @@ def coded(
 
     Errors: DataError for a label that is missing or hidden, a class that train lacks, a train of one class.
     """
-    found = {part: [_plain(label) for label in given] for part, given in labels.items()}
-    for part, values in found.items():
-        _refuse_missing(part, values, found["train"], where)
-    train = set(found["train"])
-    if divided and (lacking := {label for values in found.values() for label in values} - train):
+    plain = {part: [_plain(label) for label in part_labels] for part, part_labels in labels.items()}
+    for part, values in plain.items():
+        _refuse_missing(part, values, plain["train"], where)
+    train = set(plain["train"])
+    if divided and (lacking := {label for values in plain.values() for label in values} - train):
         log.warning("%s: train has no item of %s: none of them can be right.", where, _listed(lacking))
         train |= lacking
-    classes = tuple(_sorted(train) if order is None else (one for one in order if one in train))
+    classes = tuple(_sorted(train) if order is None else (label for label in order if label in train))
     if len(classes) < 2:
         raise DataError(
-            f"{where}, train: all {len(found['train'])} items are of the class {classes[0]!r}; a task needs "
+            f"{where}, train: all {len(plain['train'])} items are of the class {classes[0]!r}; a task needs "
             "two classes or more. Take items of another class too."
         )
     place = {label: i for i, label in enumerate(classes)}
-    for part, values in found.items():
+    for part, values in plain.items():
         refuse_beyond(part, values, classes, where)
     _tell_gaps(classes, where)
-    y = {part: np.array([place[label] for label in values], np.int64) for part, values in found.items()}
+    y = {part: np.array([place[label] for label in values], np.int64) for part, values in plain.items()}
     return y, classes
 
 
@@ -112,7 +112,7 @@ def _tell_gaps(classes: Sequence[Any], where: str) -> None:
 
 
 def _listed(classes: Iterable[Any]) -> str:
-    shown = [str(one)[:40] for one in classes]
+    shown = [str(label)[:40] for label in classes]
     return ", ".join(shown[:20]) + (f" and {len(shown) - 20} more" if len(shown) > 20 else "")
 
 

@@ -69,11 +69,11 @@ def gunzip(content: bytes, where: object, again: str) -> bytes:
     """The content of a gzip file. Errors: DataError for damage, and for more bytes than it may unpack to."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-            found = file.read(most(len(content)) + 1)
+            unpacked = file.read(most(len(content)) + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{where} is not a valid gzip file: {brief(error)}. {again}") from error
-    refuse_bomb(where, len(found), len(content))
-    return found
+    refuse_bomb(where, len(unpacked), len(content))
+    return unpacked
 
 
 class Bounded(io.RawIOBase):
@@ -86,15 +86,15 @@ class Bounded(io.RawIOBase):
         return True
 
     def read(self, size: int | None = -1, /) -> bytes:
-        wanted = self._left + 1 if size is None or size < 0 else min(size, self._left + 1)
-        found = self._file.read(wanted)
-        self._left -= len(found)
+        n_bytes = self._left + 1 if size is None or size < 0 else min(size, self._left + 1)
+        content = self._file.read(n_bytes)
+        self._left -= len(content)
         if self._left < 0:
             raise DataError(
                 f"{self._where} unpacks to more than {self._limit} bytes; no more are read. Delete the file "
                 "and run `physml data get`."
             )
-        return found
+        return content
 
     def close(self) -> None:
         self._file.close()

@@ -102,8 +102,8 @@ def checked(budget: Budget, shape: Any, dtype: Any, values: Any, is_fortran: Any
         raise Refused(f"it has an array of shape {str(shape)[:40]}")
     if isinstance(values, str):
         values = values.encode("latin1")
-    wanted = math.prod(shape) * (1 if dtype.real.hasobject else dtype.real.itemsize)
-    if not isinstance(values, list if dtype.real.hasobject else bytes | bytearray) or len(values) != wanted:
+    expected = math.prod(shape) * (1 if dtype.real.hasobject else dtype.real.itemsize)
+    if not isinstance(values, list if dtype.real.hasobject else bytes | bytearray) or len(values) != expected:
         raise Refused(f"the values of an array do not fit its shape {str(shape)[:40]}")
     if max(shape, default=0) > max(len(values), LONGEST_EMPTY):
         raise Refused(f"it has an empty array of shape {str(shape)[:40]}")
@@ -192,11 +192,11 @@ def tensors(budget: Budget) -> Names:
     def storage(content: Any) -> Any:
         if not isinstance(content, bytes) or content.startswith(b"PK"):
             raise Refused("it has a tensor whose values are packed")
-        found = torch.load(io.BytesIO(content), weights_only=True)
-        if not isinstance(found, torch.storage.TypedStorage):
+        loaded = torch.load(io.BytesIO(content), weights_only=True)
+        if not isinstance(loaded, torch.storage.TypedStorage):
             raise Refused("it has a tensor without values")
-        budget.spend(found._untyped_storage.nbytes())
-        return found
+        budget.spend(loaded._untyped_storage.nbytes())
+        return loaded
 
     def tensor(values: Any, offset: Any, size: Any, stride: Any, *_: Any) -> Any:
         numbers = (offset, *size, *stride)
@@ -239,8 +239,8 @@ def no_code() -> Iterator[None]:
     from scipy.sparse import bsr_array, csr_array
 
     def load(file: Any, **_: Any) -> Any:
-        found = unpickle(file.read(), _all, str(getattr(file, "name", "a pickle")), "Get it again.")
-        return found.matrix() if isinstance(found, SparseRows) else found
+        value = unpickle(file.read(), _all, str(getattr(file, "name", "a pickle")), "Get it again.")
+        return value.matrix() if isinstance(value, SparseRows) else value
 
     def look(check: Callable[[Any], None]) -> Callable[..., None]:
         def check_format(self: Any, full_check: bool = True) -> None:
@@ -254,7 +254,7 @@ def no_code() -> Iterator[None]:
     owners = {next(c for c in kind.__mro__ if "check_format" in vars(c)) for kind in (csr_array, bsr_array)}
     with contextlib.ExitStack() as stack:
         stack.callback(_GUARDED.reset, _GUARDED.set(True))
-        for owner, name in [(pickle, "load"), *((one, "check_format") for one in owners)]:
+        for owner, name in [(pickle, "load"), *((cls, "check_format") for cls in owners)]:
             theirs = getattr(owner, name)
             stack.callback(setattr, owner, name, theirs)
             setattr(owner, name, load if owner is pickle else look(theirs))

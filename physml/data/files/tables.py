@@ -58,7 +58,7 @@ def _text(path: Path) -> str:
 
 def _separator(line: str) -> str | None:
     """None: blanks."""
-    return next((one for one in SEPARATORS if one in line), None)
+    return next((separator for separator in SEPARATORS if separator in line), None)
 
 
 def _cells(line: str, separator: str | None) -> list[str]:

@@ -52,8 +52,8 @@ def _read(files: Files) -> Arrays:
             f"{path}: expected {SHAPE[0]} samples and {SHAPE[1]} seconds of each subject; got "
             f"{signals.shape[1]} and {numerics.shape[1]}. {AGAIN}"
         )
-    for subject, one in zip(SUBJECTS, signals, strict=True):
-        if not np.isfinite(one).all():
+    for subject, signal in zip(SUBJECTS, signals, strict=True):
+        if not np.isfinite(signal).all():
             raise DataError(f"{path}: subject {subject} has signals that are not finite. {AGAIN}")
     if not (np.diff(numerics[..., 0]) == 1).all():
         raise DataError(f"{path}: the numerics must be one second apart. {AGAIN}")
@@ -73,16 +73,16 @@ def _table(tree: Tree, subject: int, kind: str, columns: tuple[str, ...]) -> np.
     if absent:
         raise DataError(f"{tree.path}: {name} has no column {absent[0]}; it has {header}. {AGAIN}")
     where = [header.index(column) for column in columns]
-    found = []
+    values = []
     for i, row in enumerate(rows, 2):
         try:
-            found.append([float(row[k]) for k in where])
+            values.append([float(row[k]) for k in where])
         except (ValueError, IndexError) as error:
             raise DataError(f"{tree.path}: {name}, line {i}: {error}. {AGAIN}") from error
-    rows_wanted = {shape[kind == "Numerics"] for shape in (SHAPE, FIXTURE_SHAPE)}
-    if len(found) not in rows_wanted:
-        raise DataError(f"{tree.path}: {name} has {len(found)} rows, expected {max(rows_wanted)}. {AGAIN}")
-    return np.array(found, np.float32)
+    expected = {shape[kind == "Numerics"] for shape in (SHAPE, FIXTURE_SHAPE)}
+    if len(values) not in expected:
+        raise DataError(f"{tree.path}: {name} has {len(values)} rows, expected {max(expected)}. {AGAIN}")
+    return np.array(values, np.float32)
 
 
 def _repacked(path: Path) -> tuple[np.ndarray, np.ndarray]:

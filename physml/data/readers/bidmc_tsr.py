@@ -32,11 +32,11 @@ def _reader(name: str) -> Callable[[Files], Arrays]:
             cases.expect(cases.name, [len(cases.x)], None)
         x = np.concatenate([cases.stacked(files.sizes(T, T_FIXTURE), D) for cases in both])
         y = np.concatenate([cases.y for cases in both])
-        wanted = sum(FIXTURE_SIZES.values()) if x.shape[1] == T_FIXTURE else N
-        if len(x) != wanted:
+        n_windows = sum(FIXTURE_SIZES.values()) if x.shape[1] == T_FIXTURE else N
+        if len(x) != n_windows:
             sizes = " and ".join(str(len(cases.x)) for cases in both)
             raise DataError(
-                f"{both[0].path} and {both[1].path.name} have {sizes} windows, together {wanted} were "
+                f"{both[0].path} and {both[1].path.name} have {sizes} windows, together {n_windows} were "
                 f"expected: half a file, or another one. {again}"
             )
         if y.min() <= 0 or y.max() >= 300:

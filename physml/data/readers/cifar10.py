@@ -30,19 +30,19 @@ _AGAIN = "Get it again: `physml data get cifar10`."
 def _read(files: Files) -> Arrays:
     """x_train, x_test (N, 3, 32, 32) uint8, channels red, green, blue; y_train, y_test (N,) int64, 0..9."""
     tree = files.tree(ARCHIVE)
-    wanted = {f"{TOP}/{name}" for name in (*BATCHES["train"], *BATCHES["test"], META)}
-    found = {name: content for name, content in tree.items(f"{TOP}/*") if name in wanted}
-    for name in sorted(wanted - set(found)):
+    members = {f"{TOP}/{name}" for name in (*BATCHES["train"], *BATCHES["test"], META)}
+    contents = {name: content for name, content in tree.items(f"{TOP}/*") if name in members}
+    for name in sorted(members - set(contents)):
         raise tree.missing(name)
     entries = {
         PurePosixPath(name).name: _entry(files, f"{tree.path}: {name}", PurePosixPath(name).name, content)
-        for name, content in found.items()
+        for name, content in contents.items()
     }
-    made: Arrays = {}
+    arrays: Arrays = {}
     for part, names in BATCHES.items():
-        made[f"x_{part}"] = np.concatenate([entries[name]["data"] for name in names]).reshape(-1, 3, 32, 32)
-        made[f"y_{part}"] = np.concatenate([np.array(entries[name]["labels"], np.int64) for name in names])
-    return made
+        arrays[f"x_{part}"] = np.concatenate([entries[name]["data"] for name in names]).reshape(-1, 3, 32, 32)
+        arrays[f"y_{part}"] = np.concatenate([np.array(entries[name]["labels"], np.int64) for name in names])
+    return arrays
 
 
 def _entry(files: Files, where: str, name: str, content: bytes) -> dict[str, Any]:

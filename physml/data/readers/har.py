@@ -35,14 +35,12 @@ def _read(files: Files) -> Arrays:
         y = _integers(tree, part, "y", len(ACTIVITIES))
         subject = _integers(tree, part, "subject", SUBJECTS)
         signals = {channel: _signal(tree, part, channel) for channel in CHANNELS}
-        for what, found in {
+        for what, rows in {
             "subjects": subject,
             **{f"windows of {c}": x for c, x in signals.items()},
         }.items():
-            if len(found) != len(y):
-                raise DataError(
-                    f"{tree.path}, part {part}: {len(y)} labels but {len(found)} {what}. {_AGAIN}"
-                )
+            if len(rows) != len(y):
+                raise DataError(f"{tree.path}, part {part}: {len(y)} labels but {len(rows)} {what}. {_AGAIN}")
         if len(y) not in files.sizes(SIZES[part], FIXTURE_SIZES[part]):
             raise DataError(f"{tree.path}, part {part}: {len(y)} windows, expected {SIZES[part]}. {_AGAIN}")
         x = np.stack([*signals.values()], -1)
@@ -68,7 +66,7 @@ def _lines(tree: Tree, name: str) -> list[bytes]:
 def _integers(tree: Tree, part: str, what: str, highest: int) -> np.ndarray:
     """One number of 1..highest in each line of y_<part>.txt or subject_<part>.txt."""
     name = f"{TOP}/{part}/{what}_{part}.txt"
-    found = []
+    numbers = []
     for i, line in enumerate(_lines(tree, name), 1):
         number = int(line) if line.strip().isdigit() and len(line) < 10 else 0
         if not 1 <= number <= highest:
@@ -76,8 +74,8 @@ def _integers(tree: Tree, part: str, what: str, highest: int) -> np.ndarray:
             raise DataError(
                 f"{tree.path}: {name}, line {i}: expected one of 1..{highest}; got {shown!r}. {_AGAIN}"
             )
-        found.append(number)
-    return np.array(found, np.int64)
+        numbers.append(number)
+    return np.array(numbers, np.int64)
 
 
 def _signal(tree: Tree, part: str, channel: str) -> np.ndarray:

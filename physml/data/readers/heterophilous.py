@@ -60,14 +60,16 @@ def _read(files: Files, graph: str) -> Arrays:
 
 def _fixture(root: Path, graph: str) -> None:
     """60 nodes with 12 features; every edge once."""
-    made = communities(FIXTURE_NODES, FIXTURE_FEATURES, SIZES[graph][2], seed=4, homophily=0.3)
+    random_graph = communities(FIXTURE_NODES, FIXTURE_FEATURES, SIZES[graph][2], seed=4, homophily=0.3)
     splits = [
         graphs.cut(np.random.RandomState(k).permutation(FIXTURE_NODES), 30, 15) for k in range(N_SPLITS)
     ]
     masks = graphs.masks(splits, FIXTURE_NODES)
     path = root / file_name(graph)
     path.parent.mkdir(parents=True, exist_ok=True)
-    named = dict(zip(NAMES, (made.x, made.y, made.edge_index.T, *masks.values()), strict=True))
+    named = dict(
+        zip(NAMES, (random_graph.x, random_graph.y, random_graph.edge_index.T, *masks.values()), strict=True)
+    )
     np.savez(path, allow_pickle=False, **named)
 
 

@@ -66,20 +66,20 @@ def _read(files: Files) -> Arrays:
             reviews[part].append((hashlib.sha256(content).digest(), LABELS[label], text))
     ids: dict[str, int] = {}
     arrays: Arrays = {}
-    for part, found in reviews.items():
+    for part, entries in reviews.items():
         for label, value in LABELS.items():
-            n = sum(one[1] == value for one in found)
-            if n not in files.sizes(*SIZES) or len(found) != 2 * n:
+            n = sum(entry[1] == value for entry in entries)
+            if n not in files.sizes(*SIZES) or len(entries) != 2 * n:
                 raise DataError(
                     f"{tree.path}: {n} reviews in aclImdb/{part}/{label}, expected {SIZES[0]}. {_AGAIN}"
                 )
-        found.sort()
-        rows = [[ids.setdefault(token, len(ids)) for token in tokens(text)] for _, _, text in found]
+        entries.sort()
+        rows = [[ids.setdefault(token, len(ids)) for token in tokens(text)] for _, _, text in entries]
         arrays |= {
             f"{part}_ids": np.fromiter((i for row in rows for i in row), np.int32),
             f"{part}_offsets": np.cumsum([0, *map(len, rows)]),
-            f"{part}_labels": np.array([label for _, label, _ in found], np.int64),
-            f"{part}_digests": np.frombuffer(b"".join(d for d, _, _ in found), np.uint8).reshape(-1, 32),
+            f"{part}_labels": np.array([label for _, label, _ in entries], np.int64),
+            f"{part}_digests": np.frombuffer(b"".join(d for d, _, _ in entries), np.uint8).reshape(-1, 32),
         }
     arrays["words"] = np.frombuffer("\n".join(ids).encode(), np.uint8)
     return arrays

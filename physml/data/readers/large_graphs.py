@@ -38,27 +38,27 @@ def _again(name: str) -> str:
 def _patents(files: Files) -> Arrays:
     """Sparse features; y (N,) int64: fifths of the years in which patents were granted; 5 splits."""
     path, name = files.path(PATENTS), "snap_patents"
-    found = mat(path, ("edge_index", "node_feat", "years"), _again(name))
-    years = _vector(path, name, "years", found["years"])
-    x = found["node_feat"]
+    matrices = mat(path, ("edge_index", "node_feat", "years"), _again(name))
+    years = _vector(path, name, "years", matrices["years"])
+    x = matrices["node_feat"]
     if getattr(x, "format", None) not in ("csr", "csc") or x.dtype.kind not in "biuf":
         raise DataError(f"{path}: node_feat must be a sparse matrix of real numbers. {_again(name)}")
     graphs.check_sparse(path, x, _again(name))
     _check_sizes(files, path, name, x.shape, len(years))
     y = graphs.even_quantiles(years, N_CLASSES)
-    return {**graphs.sparse_arrays(x), **_graph(files, path, name, found["edge_index"], y)}
+    return {**graphs.sparse_arrays(x), **_graph(files, path, name, matrices["edge_index"], y)}
 
 
 def _genius(files: Files) -> Arrays:
     """x (N, 12) float32; y (N,) int64: 1 for a marked account; 5 splits. The metric is the area under ROC."""
     path, name = files.path(GENIUS), "genius"
-    found = mat(path, ("edge_index", "node_feat", "label"), _again(name))
-    x = _full(path, name, "node_feat", found["node_feat"]).astype(np.float32)
-    y = _vector(path, name, "label", found["label"]).astype(np.int64)
+    matrices = mat(path, ("edge_index", "node_feat", "label"), _again(name))
+    x = _full(path, name, "node_feat", matrices["node_feat"]).astype(np.float32)
+    y = _vector(path, name, "label", matrices["label"]).astype(np.int64)
     _check_sizes(files, path, name, x.shape, len(y))
     graphs.check_finite(path, "features", x, _again(name))
     graphs.check_labels(path, y, 2, _again(name))
-    return {"x": x, **_graph(files, path, name, found["edge_index"], y)}
+    return {"x": x, **_graph(files, path, name, matrices["edge_index"], y)}
 
 
 def _arxiv(files: Files) -> Arrays:
@@ -129,11 +129,11 @@ def _splits(path: Path, n: int, again: str) -> Arrays:
             npy.read_array_header_2_0(content)
     except Exception as error:  # numpy parses the header as Python, and raises what that does
         raise DataError(f"{path} is no .npy file: {error}. {again}") from error
-    found = unpickle(content.read(), tensors, str(path), again)
-    if not isinstance(found, np.ndarray) or found.size != N_SPLITS:
+    stored = unpickle(content.read(), tensors, str(path), again)
+    if not isinstance(stored, np.ndarray) or stored.size != N_SPLITS:
         raise DataError(f"{path}: expected an array of {N_SPLITS} splits. {again}")
     splits = []
-    for k, split in enumerate(found.reshape(-1).tolist()):
+    for k, split in enumerate(stored.reshape(-1).tolist()):
         if not isinstance(split, dict) or set(split) != set(graphs.PARTS):
             raise DataError(f"{path}: split {k} must have train, valid and test. {again}")
         if any(not hasattr(nodes, "dtype") for nodes in split.values()):
@@ -154,12 +154,12 @@ def _fixture(root: Path, name: str) -> None:
     from scipy.sparse import csc_array
 
     d = SIZES[name][1]
-    made = communities(FIXTURE_NODES, d, 2 if name == "genius" else N_CLASSES, seed=6, homophily=0.3)
-    years = 1990 + 3 * made.y + np.arange(FIXTURE_NODES) % 2
+    graph = communities(FIXTURE_NODES, d, 2 if name == "genius" else N_CLASSES, seed=6, homophily=0.3)
+    years = 1990 + 3 * graph.y + np.arange(FIXTURE_NODES) % 2
     (root / SPLITS[name]).parent.mkdir(parents=True, exist_ok=True)
     if name == "arxiv_year":
         (root / ARXIV).parent.mkdir(parents=True, exist_ok=True)
-        tables = {"node-feat": made.x, "edge": made.edge_index.T, "node_year": years[:, None]}
+        tables = {"node-feat": graph.x, "edge": graph.edge_index.T, "node_year": years[:, None]}
         with zipfile.ZipFile(root / ARXIV, "w") as archive:
             for table, rows in tables.items():
                 text = io.StringIO()
@@ -167,11 +167,11 @@ def _fixture(root: Path, name: str) -> None:
                 packed = gzip.compress(text.getvalue().encode(), mtime=0)
                 archive.writestr(zipfile.ZipInfo(f"arxiv/raw/{table}.csv.gz"), packed)
     elif name == "genius":
-        _write_mat(root / GENIUS, edge_index=made.edge_index, node_feat=made.x, label=made.y[None])
+        _write_mat(root / GENIUS, edge_index=graph.edge_index, node_feat=graph.x, label=graph.y[None])
     else:
-        x = csc_array(made.x.astype(np.float64))
+        x = csc_array(graph.x.astype(np.float64))
         _write_mat(
-            root / PATENTS, edge_index=made.edge_index, node_feat=x, years=years[None], num_nodes=len(years)
+            root / PATENTS, edge_index=graph.edge_index, node_feat=x, years=years[None], num_nodes=len(years)
         )
     splits = np.empty(N_SPLITS, object)
     for k in range(N_SPLITS):

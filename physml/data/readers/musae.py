@@ -62,14 +62,14 @@ def _nouns(path: Path, n: int, d: int, again: str) -> list[np.ndarray]:
 
 def _fixture(root: Path, graph: str) -> None:
     """60 pages with 30 nouns; the more links a page has, the more traffic. One loop."""
-    made = communities(FIXTURE_NODES, FIXTURE_NOUNS, 5, seed=3, homophily=0.3)
-    edges = np.random.RandomState(0).permutation([*made.edge_index.T.tolist(), [4, 4]])
+    random_graph = communities(FIXTURE_NODES, FIXTURE_NOUNS, 5, seed=3, homophily=0.3)
+    edges = np.random.RandomState(0).permutation([*random_graph.edge_index.T.tolist(), [4, 4]])
     traffic = 100 * np.bincount(edges.reshape(-1), minlength=FIXTURE_NODES) + np.arange(FIXTURE_NODES)
     (root / "musae").mkdir(parents=True, exist_ok=True)
     for part, head, lines in (("edges", "id1,id2", edges), ("target", "id,target", list(enumerate(traffic)))):
         text = "".join(f"{a},{b}\n" for a, b in lines)
         (root / file_name(graph, part)).write_text(f"{head}\n{text}")
-    nouns = {str(page): np.flatnonzero(row).tolist() for page, row in enumerate(made.x)}
+    nouns = {str(page): np.flatnonzero(row).tolist() for page, row in enumerate(random_graph.x)}
     (root / file_name(graph, "features")).write_text(json.dumps(nouns))
 
 

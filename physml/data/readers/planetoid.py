@@ -116,15 +116,15 @@ def _labels(path: Path, n: int, n_classes: int, again: str) -> np.ndarray:
 def _links(path: Path, n: int, again: str) -> np.ndarray:
     """A column per entry of the lists of neighbours. A list that stands for many nodes is refused."""
     content = read_bytes(path)
-    found = unpickle(content, lists, str(path), again)
-    if not isinstance(found, dict) or set(found) != set(range(n)):
-        got = f"{len(found)} of them" if isinstance(found, dict) else type(found).__name__
+    neighbours = unpickle(content, lists, str(path), again)
+    if not isinstance(neighbours, dict) or set(neighbours) != set(range(n)):
+        got = f"{len(neighbours)} of them" if isinstance(neighbours, dict) else type(neighbours).__name__
         raise DataError(f"{path}: expected lists of neighbours for the nodes 0..{n - 1}; got {got}. {again}")
-    if not all(isinstance(others, list) for others in found.values()):
+    if not all(isinstance(others, list) for others in neighbours.values()):
         raise DataError(f"{path}: a node has something else than a list of neighbours. {again}")
-    if sum(map(len, found.values())) > len(content):
+    if sum(map(len, neighbours.values())) > len(content):
         raise DataError(f"{path}: a list of neighbours stands for more than one node. {again}")
-    pairs = [(a, b) for a, others in found.items() for b in others]
+    pairs = [(a, b) for a, others in neighbours.items() for b in others]
     if not all(isinstance(b, int) and abs(b) < 1 << 62 for _, b in pairs):
         raise DataError(f"{path}: a list of neighbours holds something else than numbers. {again}")
     edge_index = np.array(pairs, np.int64).reshape(-1, 2).T.copy()
@@ -137,12 +137,12 @@ def _fixture(root: Path, graph: str) -> None:
     from scipy.sparse import csr_matrix
 
     n_classes, test = SIZES[graph][2], FIXTURE_TEST
-    made = communities(FIXTURE_NODES, FIXTURE_WORDS, n_classes, seed=0)
-    x, y = csr_matrix(made.x), np.eye(n_classes, dtype=np.int32)[made.y]
+    random_graph = communities(FIXTURE_NODES, FIXTURE_WORDS, n_classes, seed=0)
+    x, y = csr_matrix(random_graph.x), np.eye(n_classes, dtype=np.int32)[random_graph.y]
     n_train, before = FIXTURE_PER_CLASS * n_classes, FIXTURE_NODES - test
     nodes = np.random.RandomState(0).permutation(test) + before
     cited: dict[int, list[int]] = {node: [] for node in range(FIXTURE_NODES)}
-    for a, b in made.edge_index.T.tolist():
+    for a, b in random_graph.edge_index.T.tolist():
         cited[a].append(b)
         cited[b].append(a)
     parts = {"x": x[:n_train], "y": y[:n_train], "allx": x[:before], "ally": y[:before]}

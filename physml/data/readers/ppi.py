@@ -32,8 +32,8 @@ def _read(files: Files) -> Arrays:
     Where upstream says that its links have no direction, both are here, as networkx and PyG read them.
     """
     tree = files.tree(ARCHIVE)
-    found = {part: _part(files, tree, part) for part in PARTS}
-    joined = [found[part] for part in PARTS]
+    parts = {part: _part(files, tree, part) for part in PARTS}
+    joined = [parts[part] for part in PARTS]
     arrays: Arrays = {
         name: np.concatenate([part[name] for part in joined], 1 if name == "edge_index" else 0)
         for name in ("x", "y", "edge_index")
@@ -108,8 +108,8 @@ def _fixture(root: Path) -> None:
     does = rng.rand(5, FUNCTIONS) < 0.3
     with zipfile.ZipFile(root / ARCHIVE, "w") as archive:
         for part, n in FIXTURE_GRAPHS.items():
-            made = [communities(FIXTURE_NODES, FEATURES, 5, seed=10 * n + k) for k in range(n)]
-            edges = [one.edge_index + FIXTURE_NODES * k for k, one in enumerate(made)]
+            networks = [communities(FIXTURE_NODES, FEATURES, 5, seed=10 * n + k) for k in range(n)]
+            edges = [network.edge_index + FIXTURE_NODES * k for k, network in enumerate(networks)]
             loops = [np.full((2, 1), FIXTURE_NODES * k) for k in range(n)]
             graph = {
                 "directed": False,
@@ -121,8 +121,8 @@ def _fixture(root: Path) -> None:
                 ],
             }
             arrays = {
-                "feats": np.concatenate([one.x for one in made]).astype(np.float64),
-                "labels": np.concatenate([does[one.y] for one in made]).astype(np.int64),
+                "feats": np.concatenate([network.x for network in networks]).astype(np.float64),
+                "labels": np.concatenate([does[network.y] for network in networks]).astype(np.int64),
                 "graph_id": np.repeat(np.arange(1, n + 1), FIXTURE_NODES),
             }
             for name, array in arrays.items():

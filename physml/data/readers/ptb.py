@@ -61,13 +61,13 @@ def _stream(files: Files, unit: str, part: str) -> list[str]:
     for i, line in enumerate(lines, 1):
         tokens = line.split()
         if not tokens or EOS in tokens or (unit == "char" and max(map(len, tokens)) > 1):
-            wanted = "single characters with blanks between them" if unit == "char" else "words"
-            raise DataError(f"{path}, line {i}: expected {wanted}; got {line[:40]!r}. {_AGAIN}")
+            expected = "single characters with blanks between them" if unit == "char" else "words"
+            raise DataError(f"{path}, line {i}: expected {expected}; got {line[:40]!r}. {_AGAIN}")
         stream += [*tokens, EOS]
-    found = (len(lines), len(stream) - len(lines))
-    if not (files.small and found[0] == FIXTURE_LINES[part]) and found != SIZES[unit][part]:
-        wanted = "{} lines and {} tokens".format(*SIZES[unit][part])
-        raise DataError(f"{path}: expected {wanted}; got {found[0]} and {found[1]}. {_AGAIN}")
+    counts = (len(lines), len(stream) - len(lines))
+    if not (files.small and counts[0] == FIXTURE_LINES[part]) and counts != SIZES[unit][part]:
+        expected = "{} lines and {} tokens".format(*SIZES[unit][part])
+        raise DataError(f"{path}: expected {expected}; got {counts[0]} and {counts[1]}. {_AGAIN}")
     return stream
 
 

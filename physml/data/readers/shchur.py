@@ -52,8 +52,8 @@ def sparse_graph(path: Path, again: str) -> tuple[Any, Any, np.ndarray]:
     names = [f"{p}{key}" for p in PREFIXES for key in KEYS]
     arrays = npz(path, (*names, "labels"), again)
     for name in names:
-        wanted = "biuf" if name.endswith("data") else "iu"
-        if arrays[name].ndim != 1 or arrays[name].dtype.kind not in wanted:
+        kinds = "biuf" if name.endswith("data") else "iu"
+        if arrays[name].ndim != 1 or arrays[name].dtype.kind not in kinds:
             raise DataError(f"{path}: {name} must be a vector of numbers; got {arrays[name].dtype}. {again}")
     if arrays["labels"].ndim != 1 or arrays["labels"].dtype.kind not in "biuf":
         raise DataError(f"{path}: labels must be a vector of numbers. {again}")
@@ -85,8 +85,8 @@ def _matrix(
 
 def edges_of(adjacency: Any) -> np.ndarray:
     """A column per stored entry, by rows."""
-    found = adjacency.tocoo()
-    return np.stack([found.row, found.col]).astype(np.int64)
+    coordinates = adjacency.tocoo()
+    return np.stack([coordinates.row, coordinates.col]).astype(np.int64)
 
 
 def _items(arrays: Arrays) -> Iterable[bytes]:
@@ -109,10 +109,10 @@ def _fixture(root: Path, graph: str) -> None:
     """120 nodes, 40 words, links within classes, stored in one direction."""
     from scipy.sparse import csr_array
 
-    made = communities(FIXTURE_NODES, FIXTURE_WORDS, SIZES[graph][3], seed=2)
-    ones = np.ones(made.edge_index.shape[1], np.float32)
-    adjacency = csr_array((ones, tuple(made.edge_index)), shape=(FIXTURE_NODES, FIXTURE_NODES))
-    write(root / file_name(graph), adjacency, csr_array(made.x), made.y)
+    random_graph = communities(FIXTURE_NODES, FIXTURE_WORDS, SIZES[graph][3], seed=2)
+    ones = np.ones(random_graph.edge_index.shape[1], np.float32)
+    adjacency = csr_array((ones, tuple(random_graph.edge_index)), shape=(FIXTURE_NODES, FIXTURE_NODES))
+    write(root / file_name(graph), adjacency, csr_array(random_graph.x), random_graph.y)
 
 
 COMPUTERS, PHOTO = family("shchur", SIZES, _read, _fixture, _items)

@@ -71,7 +71,7 @@ def _read(files: Files) -> Arrays:
         "word": word,
         "sizes": np.array([sizes[part] for part in PARTS]),
         "noise": np.concatenate(recordings),
-        "noise_length": np.array([len(one) for one in recordings]),
+        "noise_length": np.array([len(recording) for recording in recordings]),
     }
 
 
@@ -79,12 +79,12 @@ def _names(tree: Tree) -> list[str]:
     """All wav files, after a look at their folders: each word there, and nothing foreign."""
     names = [name for name in tree.names() if name.endswith(".wav")]
     folders = {PurePosixPath(name).parent.as_posix() for name in names}
-    wanted = {*WORDS, NOISE}
-    for folder in sorted(folders - wanted):
+    known = {*WORDS, NOISE}
+    for folder in sorted(folders - known):
         raise DataError(
-            f"{tree.path}: folder {folder} is no word of Speech Commands. {suggest(folder, wanted)} {_AGAIN}"
+            f"{tree.path}: folder {folder} is no word of Speech Commands. {suggest(folder, known)} {_AGAIN}"
         )
-    for folder in sorted(wanted - folders):
+    for folder in sorted(known - folders):
         raise DataError(
             f"{tree.path}: there is no wav file in folder {folder}: partly unpacked or of another version. "
             f"{_AGAIN}"
@@ -95,7 +95,7 @@ def _names(tree: Tree) -> list[str]:
 def _order(tree: Tree, clips: list[str]) -> tuple[dict[str, int], dict[str, int]]:
     """The position of each clip, and the sizes of the parts: train is what is in neither list."""
     texts = dict(tree.items("*_list.txt"))
-    there = set(clips)
+    known = set(clips)
     parts: dict[str, str] = {}
     for part, name in LISTS.items():
         if name not in texts:
@@ -104,7 +104,7 @@ def _order(tree: Tree, clips: list[str]) -> tuple[dict[str, int], dict[str, int]
         if not listed:
             raise DataError(f"{tree.path}: {name} is empty. {_AGAIN}")
         for i, clip in enumerate(listed, 1):
-            if clip not in there:
+            if clip not in known:
                 raise DataError(
                     f"{tree.path}: {name}, line {i}, names {clip[:80]}, which is not there: partly "
                     f"unpacked or foreign. {_AGAIN}"
@@ -112,7 +112,7 @@ def _order(tree: Tree, clips: list[str]) -> tuple[dict[str, int], dict[str, int]
             if parts.setdefault(clip, part) != part:
                 raise DataError(f"{tree.path}: {name}, line {i}: {clip} is in {LISTS['valid']} too. {_AGAIN}")
     ordered = [[c for c in sorted(clips) if parts.get(c, "train") == part] for part in PARTS]
-    sizes = {part: len(one) for part, one in zip(PARTS, ordered, strict=True)}
+    sizes = {part: len(part_clips) for part, part_clips in zip(PARTS, ordered, strict=True)}
     return {clip: i for i, clip in enumerate(itertools.chain(*ordered))}, sizes
 
 
@@ -125,7 +125,7 @@ def _samples(where: str, content: bytes) -> np.ndarray:
         raise DataError(f"{where} is empty. {_AGAIN}")
     try:
         with soundfile.SoundFile(io.BytesIO(content)) as file:
-            found = f"{file.format} {file.subtype}, {file.samplerate} Hz, {file.channels} channel(s)"
+            encoding = f"{file.format} {file.subtype}, {file.samplerate} Hz, {file.channels} channel(s)"
             right = (file.subtype, file.samplerate, file.channels) == ("PCM_16", RATE, 1)
             right &= file.format in ("WAV", "WAVEX")  # two ways to write the same header
             samples = file.read(dtype="int16") if right else None
@@ -133,7 +133,7 @@ def _samples(where: str, content: bytes) -> np.ndarray:
         said = getattr(error, "error_string", error)  # without the name of our buffer
         raise DataError(f"{where} is not a valid wav file: {said} {_AGAIN}") from error
     if samples is None:
-        raise DataError(f"{where} must be WAV PCM_16, {RATE} Hz, 1 channel; got {found}. {_AGAIN}")
+        raise DataError(f"{where} must be WAV PCM_16, {RATE} Hz, 1 channel; got {encoding}. {_AGAIN}")
     promised = _promised(content)
     if len(samples) < promised:
         raise DataError(f"{where} is cut off: {len(samples)} of {promised} samples are there. {_AGAIN}")
@@ -161,8 +161,8 @@ def _items(arrays: Arrays) -> Iterable[bytes]:
     for i, n in enumerate(arrays["length"]):
         head = f"{part[i]} {WORDS[arrays['word'][i]]} "
         yield head.encode() + arrays["wave"][i, :n].astype("<i2").tobytes()
-    for one in np.split(arrays["noise"], np.cumsum(arrays["noise_length"])[:-1]):
-        yield b"noise " + one.astype("<i2").tobytes()
+    for recording in np.split(arrays["noise"], np.cumsum(arrays["noise_length"])[:-1]):
+        yield b"noise " + recording.astype("<i2").tobytes()
 
 
 def _fixture(root: Path) -> None:

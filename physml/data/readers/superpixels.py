@@ -39,11 +39,11 @@ def _read(files: Files) -> Arrays:
         raise DataError(f"{where} cannot be read: {said}. {_AGAIN}") from error
     if not isinstance(parts, list | tuple) or len(parts) != 2:
         raise DataError(f"{where}: expected two lists, of training and test graphs. {_AGAIN}")
-    for part, found in zip(SIZES, parts, strict=True):
-        if not isinstance(found, list) or len(found) not in files.sizes(SIZES[part], FIXTURE_SIZES[part]):
-            got = f"{len(found)} graphs" if isinstance(found, list) else type(found).__name__
+    for part, subset in zip(SIZES, parts, strict=True):
+        if not isinstance(subset, list) or len(subset) not in files.sizes(SIZES[part], FIXTURE_SIZES[part]):
+            got = f"{len(subset)} graphs" if isinstance(subset, list) else type(subset).__name__
             raise DataError(f"{where}: {got} to {part}, expected {SIZES[part]}. {_AGAIN}")
-    checked = [_graph(where, k, one) for k, one in enumerate([*parts[0], *parts[1]])]
+    checked = [_graph(where, k, graph) for k, graph in enumerate([*parts[0], *parts[1]])]
     counts = np.array([len(parts[0]), 0, len(parts[1])], np.int64)
     return graphs.together(checked) | {"n_graphs": counts}
 

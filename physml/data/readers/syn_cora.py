@@ -67,11 +67,11 @@ def _fixture(root: Path) -> None:
 
     for level in LEVELS:
         for repeat in REPEATS:
-            made = communities(FIXTURE_NODES, FIXTURE_WORDS, N_CLASSES, seed=repeat, homophily=level)
-            both = graphs.undirected(made.edge_index)
+            random_graph = communities(FIXTURE_NODES, FIXTURE_WORDS, N_CLASSES, seed=repeat, homophily=level)
+            both = graphs.undirected(random_graph.edge_index)
             ones = np.ones(both.shape[1], np.float32)
             adjacency = csr_array((ones, tuple(both)), shape=(FIXTURE_NODES, FIXTURE_NODES))
-            write(root / file_name(level, repeat), adjacency, csr_array(made.x), made.y)
+            write(root / file_name(level, repeat), adjacency, csr_array(random_graph.x), random_graph.y)
 
 
 SYN_CORA = DataSet("syn_cora", 1, _read, _fixture)

@@ -38,16 +38,16 @@ class Cases:
         """x (N, T, D) float32. DataError where a case has another number of steps than the first one, or
         T is none of `steps`, or D another than `dimensions`.
         """
-        wanted = self.x[0].shape
-        if wanted[0] not in steps or wanted[1] != dimensions:
+        shape = self.x[0].shape
+        if shape[0] not in steps or shape[1] != dimensions:
             raise DataError(
                 f"{self.path}: the cases must have {' or '.join(map(str, steps))} steps of {dimensions} "
-                f"dimension(s); got {wanted[0]} of {wanted[1]}. {self.again}"
+                f"dimension(s); got {shape[0]} of {shape[1]}. {self.again}"
             )
         for case, line in zip(self.x, self.lines, strict=True):
-            if case.shape != wanted:
+            if case.shape != shape:
                 raise DataError(
-                    f"{self.path}, line {line}: this case has {len(case)} steps, the first one {wanted[0]}. "
+                    f"{self.path}, line {line}: this case has {len(case)} steps, the first one {shape[0]}. "
                     f"All must be equally long. {self.again}"
                 )
         return np.stack(self.x).astype(np.float32)
@@ -60,9 +60,9 @@ class Cases:
         if self.name.lower() != name.lower():
             raise DataError(f"{self.path} is the problem {self.name}; expected {name}. {self.again}")
         if set(self.labels) != set(labels or ()):
-            found = f"the classes {', '.join(self.labels)}" if self.labels else "numbers"
-            wanted = f"the classes {', '.join(labels)}" if labels else "numbers to predict"
-            raise DataError(f"{self.path}: expected {wanted}; got {found}. {self.again}")
+            got = f"the classes {', '.join(self.labels)}" if self.labels else "numbers"
+            expected = f"the classes {', '.join(labels)}" if labels else "numbers to predict"
+            raise DataError(f"{self.path}: expected {expected}; got {got}. {self.again}")
         if len(self.x) not in n:
             raise DataError(
                 f"{self.path}: {len(self.x)} cases, expected {' or '.join(map(str, n))}: half a file, or "
@@ -125,7 +125,7 @@ def _lines(path: Path, again: str) -> Iterator[tuple[int, str]]:
 
 def _scan_ts(path: Path, again: str, gaps: bool) -> tuple[_Head, list[_Mark], tuple[np.ndarray, ...]]:
     """Header, labels and values (T, D) of each case; DataError for the first that cannot be right."""
-    head, marks, x, in_data, told = _Head(), [], [], False, set()
+    head, marks, x, in_data, tags = _Head(), [], [], False, set()
     for number, line in _lines(path, again):
         where = f"{path}, line {number}"
         if in_data:
@@ -137,20 +137,20 @@ def _scan_ts(path: Path, again: str, gaps: bool) -> tuple[_Head, list[_Mark], tu
                 head = replace(head, dimensions=len(dimensions))
         elif line.startswith("@"):
             words = line.split()
-            told.add(words[0].lower())
+            tags.add(words[0].lower())
             head = _told(head, words, where, again)
             in_data = words[0].lower() == "@data"
         elif not line.startswith("#"):
-            if not told:
+            if not tags:
                 raise damaged(path, ".ts file", None)
             raise DataError(f"{where}: expected a line of the header, which starts with @. {again}")
-    if not told:
+    if not tags:
         raise damaged(path, ".ts file", None)
     if not marks:
-        behind = "@data" if "@data" in told else "its header"
+        behind = "@data" if "@data" in tags else "its header"
         raise DataError(f"{path}: no case stands behind {behind}. {again}")
     for tag in ("@problemname", "@timestamps", "@univariate"):
-        if tag not in told:
+        if tag not in tags:
             raise DataError(f"{path}: its header has no {tag}. {again}")
     if not head.labels and not head.numbers:
         raise DataError(f"{path}: its header must have @classLabel true or @targetLabel true. {again}")

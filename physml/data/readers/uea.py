@@ -51,10 +51,10 @@ def _about(name: str) -> Upstream:
 
 def _shipped(name: str, file: str) -> Path | None:
     """The place of a file in sktime, which comes with a few sets, JapaneseVowels among them."""
-    found = importlib.util.find_spec("sktime")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("sktime")
+    if spec is None or spec.origin is None:
         return None
-    return Path(found.origin).parent / "datasets" / "data" / name / file
+    return Path(spec.origin).parent / "datasets" / "data" / name / file
 
 
 def _read(name: str, files: Files) -> Arrays:
@@ -68,28 +68,28 @@ def _read(name: str, files: Files) -> Arrays:
         again = f"Correct the file, or get that of the archive again: `physml data get uea_{name}`."
         cases[part] = read_ts(path, again, gaps=True)
         _check(name, path, cases[part], cases["train"])
-    labels = {part: [found.labels[i] for i in found.y] for part, found in cases.items()}
+    labels = {part: [part_cases.labels[i] for i in part_cases.y] for part, part_cases in cases.items()}
     classes, order = coded(labels, name, cases["train"].labels)
     arrays: Arrays = {"n_classes": np.array(len(order))}
-    for part, found in cases.items():
-        lengths = np.array([len(case) for case in found.x], np.int64)
-        x = np.zeros((len(found.x), lengths.max(), found.x[0].shape[1]), np.float32)
-        for row, case in zip(x, found.x, strict=True):
+    for part, part_cases in cases.items():
+        lengths = np.array([len(case) for case in part_cases.x], np.int64)
+        x = np.zeros((len(part_cases.x), lengths.max(), part_cases.x[0].shape[1]), np.float32)
+        for row, case in zip(x, part_cases.x, strict=True):
             row[: len(case)] = case
         arrays |= {f"x_{part}": x, f"n_{part}": lengths, f"y_{part}": classes[part]}
-        arrays[f"line_{part}"] = np.array(found.lines, np.int64)
+        arrays[f"line_{part}"] = np.array(part_cases.lines, np.int64)
     return arrays
 
 
-def _check(name: str, path: Path, found: Cases, train: Cases) -> None:
-    if found.name.lower() != name.lower():
-        raise DataError(f"{path} is the problem {found.name}; expected {name}. {found.again}")
-    if not found.labels:
+def _check(name: str, path: Path, cases: Cases, train: Cases) -> None:
+    if cases.name.lower() != name.lower():
+        raise DataError(f"{path} is the problem {cases.name}; expected {name}. {cases.again}")
+    if not cases.labels:
         raise DataError(f"{path} has numbers to predict; this task is for sets with classes.")
-    if found.x[0].shape[1] != train.x[0].shape[1]:
+    if cases.x[0].shape[1] != train.x[0].shape[1]:
         raise DataError(
-            f"{path}: {found.x[0].shape[1]} dimension(s); the file of train has {train.x[0].shape[1]}. "
-            f"{found.again}"
+            f"{path}: {cases.x[0].shape[1]} dimension(s); the file of train has {train.x[0].shape[1]}. "
+            f"{cases.again}"
         )
 
 

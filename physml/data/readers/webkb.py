@@ -128,29 +128,29 @@ def pairs(path: Path, mark: str, head: tuple[str, str], again: str) -> np.ndarra
     first, *lines = lines_of(path, again)
     if tuple(first.split(mark)) != head:
         raise DataError(f"{path}: the head must be {mark.join(head)!r}; got {first[:40]!r}. {again}")
-    found = np.empty((len(lines), 2), np.int64)
+    numbers = np.empty((len(lines), 2), np.int64)
     for i, line in enumerate(lines):
         try:
             a, b = line.split(mark)
-            found[i] = int(a), int(b)
+            numbers[i] = int(a), int(b)
         except (ValueError, OverflowError) as error:
             raise DataError(
                 f"{path}, line {i + 2}: expected two numbers; got {line[:40]!r}. {again}"
             ) from error
-    return found.T.copy()
+    return numbers.T.copy()
 
 
 def _fixture(root: Path, graph: str) -> None:
     """60 pages of 5 classes with 25 words, more links between classes than within, one loop."""
-    made = communities(FIXTURE_NODES, FIXTURE_FEATURES, N_CLASSES, seed=1, homophily=0.3)
+    random_graph = communities(FIXTURE_NODES, FIXTURE_FEATURES, N_CLASSES, seed=1, homophily=0.3)
     for name in (nodes_name(graph), split_name(graph, 0)):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
     lines = ["node_id\tfeature\tlabel"]
-    for node, (row, label) in enumerate(zip(made.x.astype(int), made.y, strict=True)):
+    for node, (row, label) in enumerate(zip(random_graph.x.astype(int), random_graph.y, strict=True)):
         values = np.flatnonzero(row) if graph == "film" else row
         lines.append(f"{node}\t{','.join(map(str, values))}\t{label}")
     (root / nodes_name(graph)).write_text("\n".join(lines) + "\n")
-    lines = ["node_id\tnode_id", *(f"{a}\t{b}" for a, b in made.edge_index.T), "7\t7"]
+    lines = ["node_id\tnode_id", *(f"{a}\t{b}" for a, b in random_graph.edge_index.T), "7\t7"]
     (root / edges_name(graph)).write_text("\n".join(lines) + "\n")
     for k in range(N_SPLITS):
         split = graphs.cut(np.random.RandomState(k).permutation(FIXTURE_NODES), 30, 18)

@@ -65,16 +65,16 @@ def _chosen(files: Files, part: str, n: int) -> list[int]:
     """Which molecules of the whole set are in the subset: numbers with commas between, on one line."""
     path = files.path(index_name(part))
     try:
-        found = [int(word) for word in read_text(path, _AGAIN).strip().split(",")]
+        chosen = [int(word) for word in read_text(path, _AGAIN).strip().split(",")]
     except ValueError as error:
         raise DataError(f"{path}: expected numbers with commas between: {brief(error)}. {_AGAIN}") from error
-    if len(found) not in files.sizes(SIZES[part], FIXTURE_SIZES[part]) or len(set(found)) != len(found):
-        raise DataError(f"{path}: expected {SIZES[part]} different numbers; got {len(found)}. {_AGAIN}")
-    if min(found) < 0 or max(found) >= n:
+    if len(chosen) not in files.sizes(SIZES[part], FIXTURE_SIZES[part]) or len(set(chosen)) != len(chosen):
+        raise DataError(f"{path}: expected {SIZES[part]} different numbers; got {len(chosen)}. {_AGAIN}")
+    if min(chosen) < 0 or max(chosen) >= n:
         raise DataError(
-            f"{path}: there are {n} molecules, 0..{n - 1}; it names {brief(max(found))}. {_AGAIN}"
+            f"{path}: there are {n} molecules, 0..{n - 1}; it names {brief(max(chosen))}. {_AGAIN}"
         )
-    return found
+    return chosen
 
 
 def _molecule(where: str, k: int, entry: Any) -> Arrays:
@@ -145,20 +145,20 @@ def _read_substitute(files: Files) -> Arrays:
 def _part(files: Files, part: str) -> Arrays:
     path = files.path(substitute_name(part))
     names = ("atom_type", "edge_index", "bond_type", "y", "node_ptr", "edge_ptr", "atom_vocab")
-    found = npz(path, names, _AGAIN_SUBSTITUTE, text=("atom_vocab",))
-    if any(found[name].ndim != (2 if name == "edge_index" else 1) for name in names):
+    stored = npz(path, names, _AGAIN_SUBSTITUTE, text=("atom_vocab",))
+    if any(stored[name].ndim != (2 if name == "edge_index" else 1) for name in names):
         raise DataError(f"{path}: edge_index must be a matrix, the others vectors. {_AGAIN_SUBSTITUTE}")
-    if len(found["y"]) not in files.sizes(SUBSTITUTE_SIZES[part], FIXTURE_SIZES[part]):
+    if len(stored["y"]) not in files.sizes(SUBSTITUTE_SIZES[part], FIXTURE_SIZES[part]):
         raise DataError(
-            f"{path}: {len(found['y'])} molecules, expected {SUBSTITUTE_SIZES[part]}. {_AGAIN_SUBSTITUTE}"
+            f"{path}: {len(stored['y'])} molecules, expected {SUBSTITUTE_SIZES[part]}. {_AGAIN_SUBSTITUTE}"
         )
     arrays: Arrays = {
-        "x": found["atom_type"].astype(np.int64)[:, None],
-        "edge_index": found["edge_index"].astype(np.int64),
-        "edge_attr": found["bond_type"].astype(np.int64),
-        "y": found["y"].astype(np.float32),
-        "node_offsets": found["node_ptr"].astype(np.int64),
-        "edge_offsets": found["edge_ptr"].astype(np.int64),
+        "x": stored["atom_type"].astype(np.int64)[:, None],
+        "edge_index": stored["edge_index"].astype(np.int64),
+        "edge_attr": stored["bond_type"].astype(np.int64),
+        "y": stored["y"].astype(np.float32),
+        "node_offsets": stored["node_ptr"].astype(np.int64),
+        "edge_offsets": stored["edge_ptr"].astype(np.int64),
     }
     for name, total in (("node_offsets", len(arrays["x"])), ("edge_offsets", len(arrays["edge_attr"]))):
         ends = arrays[name]
@@ -170,7 +170,7 @@ def _part(files: Files, part: str) -> Arrays:
         ):
             raise DataError(f"{path}: {name} do not cut {total} into {len(arrays['y'])}. {_AGAIN_SUBSTITUTE}")
     _check(path, arrays, _AGAIN_SUBSTITUTE)
-    return {**arrays, "atom_vocab": found["atom_vocab"]}
+    return {**arrays, "atom_vocab": stored["atom_vocab"]}
 
 
 # ---------------------------------------------------------------------------- fixtures
@@ -179,7 +179,7 @@ def _part(files: Files, part: str) -> Arrays:
 def _molecules(part: str) -> list[tuple[np.ndarray, np.ndarray, float]]:
     """Rings of 5 to 7 atoms of four kinds with a tail: atoms, matrix of bonds, a target that counts them."""
     rng = np.random.RandomState(list(PARTS).index(part))
-    made = []
+    molecules = []
     for _ in range(FIXTURE_SIZES[part]):
         ring, tail = int(rng.randint(5, 8)), int(rng.randint(0, 3))
         n = ring + tail
@@ -191,8 +191,8 @@ def _molecules(part: str) -> list[tuple[np.ndarray, np.ndarray, float]]:
                 bonds[a, b] = bonds[b, a] = rng.randint(1, 4)
         if tail:
             bonds[0, ring] = bonds[ring, 0] = 1
-        made.append((atoms, bonds, float(0.5 * (atoms == 0).sum() - 0.2 * n)))
-    return made
+        molecules.append((atoms, bonds, float(0.5 * (atoms == 0).sum() - 0.2 * n)))
+    return molecules
 
 
 def _fixture(root: Path) -> None:
@@ -218,18 +218,18 @@ def _fixture(root: Path) -> None:
 def _fixture_substitute(root: Path) -> None:
     (root / "zinc-substitute").mkdir(parents=True, exist_ok=True)
     for part in PARTS:
-        made = _molecules(part)
-        ends = [np.stack(np.nonzero(bonds)) for _, bonds, _ in made]
+        molecules = _molecules(part)
+        ends = [np.stack(np.nonzero(bonds)) for _, bonds, _ in molecules]
         file = io.BytesIO()
         np.savez(
             file,
-            atom_type=np.concatenate([atoms for atoms, _, _ in made]).astype(np.int8),
+            atom_type=np.concatenate([atoms for atoms, _, _ in molecules]).astype(np.int8),
             edge_index=np.concatenate(ends, 1).astype(np.int16),
-            bond_type=np.concatenate([b[tuple(e)] for (_, b, _), e in zip(made, ends, strict=True)]).astype(
-                np.int8
-            ),
-            y=np.array([y for _, _, y in made], np.float32),
-            node_ptr=graphs.offsets([len(atoms) for atoms, _, _ in made]).astype(np.int32),
+            bond_type=np.concatenate(
+                [b[tuple(e)] for (_, b, _), e in zip(molecules, ends, strict=True)]
+            ).astype(np.int8),
+            y=np.array([y for _, _, y in molecules], np.float32),
+            node_ptr=graphs.offsets([len(atoms) for atoms, _, _ in molecules]).astype(np.int32),
             edge_ptr=graphs.offsets([e.shape[1] for e in ends]).astype(np.int32),
             atom_vocab=np.array(["C", "N", "O", "F"]),
         )

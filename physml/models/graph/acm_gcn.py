@@ -124,8 +124,8 @@ class ACMGCN(nn.Module):
         check_input(x, edge_index, None, self.d_in)
         for layer in self.layers:
             later = isinstance(x, Tensor) and layer is not self.layers[0]
-            given = dropout(x, self.dropout, self.training) if later else x  # type: ignore[arg-type]
-            x = torch.relu(layer(given, edge_index))
+            layer_input = dropout(x, self.dropout, self.training) if later else x  # type: ignore[arg-type]
+            x = torch.relu(layer(layer_input, edge_index))
             yield x
 
 

@@ -74,14 +74,14 @@ class DirectionalConvolution(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         check_input(x, edge_index, None, self.d_in)
-        edges, found = sorted_edges(edge_index, len(x)), []
+        edges, aggregates = sorted_edges(edge_index, len(x)), []
         message = gather(self.U(x), edges.sender) + gather(self.V(x), edges.receiver)
         degree = degrees(edges).to(x.dtype)[:, None]
         for name in self.aggregations:
-            found += self._directional(name, message, x, edges, edge_index) or [
+            aggregates += self._directional(name, message, x, edges, edge_index) or [
                 _plain(name, message, edges, degree)
             ]
-        m, scale = torch.cat(found, 1), torch.log(degree + 1) / self.delta
+        m, scale = torch.cat(aggregates, 1), torch.log(degree + 1) / self.delta
         inverse = torch.where(degree > 0, 1 / scale.clamp(min=1e-12), 0)
         return self.lin(torch.cat([x, m, scale * m, inverse * m], 1))
 
@@ -91,16 +91,16 @@ class DirectionalConvolution(nn.Module):
         """av or dx of each direction; nothing for the other aggregations."""
         if name not in ("av", "dx"):
             return []
-        found = []
+        aggregates = []
         for phi in laplacian_vectors(edge_index, len(x), self.n_directions).to(x).unbind(1):
             along = phi[edges.sender] - phi[edges.receiver]
             length = phi.new_zeros(edges.n).index_add(0, edges.receiver, along.abs()) + 1e-8
             F = along / length[edges.receiver]
             if name == "av":
-                found.append(_sums(F.abs()[:, None] * message, edges))
+                aggregates.append(_sums(F.abs()[:, None] * message, edges))
             else:
-                found.append((_sums(F[:, None] * message, edges) - _sums(F[:, None], edges) * x).abs())
-        return found
+                aggregates.append((_sums(F[:, None] * message, edges) - _sums(F[:, None], edges) * x).abs())
+        return aggregates
 
     def symbols(self) -> dict[str, Tensor]:
         return {

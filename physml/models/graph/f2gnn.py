@@ -86,16 +86,18 @@ class F2GNN(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         check_input(x, edge_index, edge_weight, self.d_in)
-        found = [dropout(x, self.dropout, self.training)]
+        features = [dropout(x, self.dropout, self.training)]
         for n, layer in enumerate(self.layers):
-            out = ACTIVATIONS[self.activation](call(layer, self._fused(n, found), edge_index, edge_weight))
-            found.append(dropout(merge_heads(out, self.d_in, self.heads), self.dropout, self.training))
-        return self._fused(len(self.layers), found)
+            out = ACTIVATIONS[self.activation](call(layer, self._fused(n, features), edge_index, edge_weight))
+            features.append(dropout(merge_heads(out, self.d_in, self.heads), self.dropout, self.training))
+        return self._fused(len(self.layers), features)
 
-    def _fused(self, n: int, found: list[Tensor]) -> Tensor:
+    def _fused(self, n: int, features: list[Tensor]) -> Tensor:
         """Z of what stands at n, from all before it."""
-        heard = [x if s == "1" else torch.zeros_like(x) for s, x in zip(self.words[n], found, strict=True)]
-        return self.A[n](torch.relu(self.fusions[n](heard)))
+        selected = [
+            x if s == "1" else torch.zeros_like(x) for s, x in zip(self.words[n], features, strict=True)
+        ]
+        return self.A[n](torch.relu(self.fusions[n](selected)))
 
     def extra_repr(self) -> str:
         return f"select={self.select!r}"

@@ -81,5 +81,5 @@ class FAGCN(nn.Module):
         return x
 
     def symbols(self) -> dict[str, Tensor]:
-        found = {f"g_{end}^{n}": g[i] for n, g in enumerate(self.g, 1) for i, end in enumerate("rs")}
-        return found if self.c is None else found | {"c": self.c}
+        symbols = {f"g_{end}^{n}": g[i] for n, g in enumerate(self.g, 1) for i, end in enumerate("rs")}
+        return symbols if self.c is None else symbols | {"c": self.c}

@@ -52,8 +52,8 @@ class GeniePath(nn.Module):
         check_input(x, edge_index, None, self.d_in)
         cell = torch.zeros_like(x)
         for n, layer in enumerate(self.layers):
-            given = dropout(x, self.dropout, self.training) if n > 0 else x
-            x, cell = layer(given, cell, edge_index)
+            layer_input = dropout(x, self.dropout, self.training) if n > 0 else x
+            x, cell = layer(layer_input, cell, edge_index)
         return x
 
 

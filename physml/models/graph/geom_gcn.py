@@ -117,8 +117,8 @@ class GeomGCN(nn.Module):
     def forward(self, x: Features, edge_index: Tensor) -> Tensor:
         check_input(x, edge_index, None, self.d_in)
         for n, layer in enumerate(self.layers):
-            given = dropout(x, self.dropout, self.training) if n > 0 and isinstance(x, Tensor) else x
-            x = torch.relu(layer(given, edge_index))
+            layer_input = dropout(x, self.dropout, self.training) if n > 0 and isinstance(x, Tensor) else x
+            x = torch.relu(layer(layer_input, edge_index))
         assert isinstance(x, Tensor)
         return x
 

@@ -125,10 +125,10 @@ class GGCN(nn.Module):
 
     def forward(self, x: Features, edge_index: Tensor) -> Tensor:
         check_input(x, edge_index, None, self.d_in)
-        given: Features = x
+        layer_input: Features = x
         total = elu(linear(x, self.own.weight, self.own.bias))
         for n, layer in enumerate(self.layers, 1):
-            new = dropout(elu(layer(given, edge_index)), self.dropout, self.training)
+            new = dropout(elu(layer(layer_input, edge_index)), self.dropout, self.training)
             share = 1.0 if n == 1 else math.log(self.decay / (n + 1) ** self.exponent + 1)
-            given = total = total + share * new
+            layer_input = total = total + share * new
         return total

@@ -127,8 +127,8 @@ class GNN(nn.Module):
             edge_index, edge_weight = drop_edges(edge_index, edge_weight, self.drop_edge)
         sigma = ACTIVATIONS[self.activation]
         for n, layer in enumerate(self.layers):
-            given = dropout(x, self.dropout, self.training) if n > 0 and isinstance(x, Tensor) else x
-            out = call(layer, given, edge_index, edge_weight)
+            layer_input = dropout(x, self.dropout, self.training) if n > 0 and isinstance(x, Tensor) else x
+            out = call(layer, layer_input, edge_index, edge_weight)
             if self.norm is not None:
                 out = self.norm(out)
             out = merge_heads(sigma(out), self.d_hidden, self.heads)

@@ -165,10 +165,10 @@ class PrincipalConvolution(nn.Module):
         square = zero.index_add(0, edges.receiver, sent.square()) / some
         std = torch.sqrt(torch.relu(square - mean.square()) + 1e-5) * (degree > 0)
         top, low = extreme("max", sent, edges, degree), extreme("min", sent, edges, degree)
-        found = torch.cat([mean, top, low, std], 1)
+        aggregates = torch.cat([mean, top, low, std], 1)
         scale = torch.log(degree + 1) / self.delta
         inverse = torch.where(degree > 0, 1 / scale.clamp(min=1e-12), 0)
-        return self.lin(torch.cat([x, found, scale * found, inverse * found], 1))
+        return self.lin(torch.cat([x, aggregates, scale * aggregates, inverse * aggregates], 1))
 
     def symbols(self) -> dict[str, Tensor]:
         return {"W": self.lin.weight, "b": self.lin.bias}

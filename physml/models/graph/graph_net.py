@@ -135,9 +135,9 @@ class GraphNet(GraphModel):
         }.items():
             one_of(name, activation, ACTIVATIONS)
         if (readout == "graph") != (pool is not None):
-            wanted, net = ("a pool, such as sum", "graphs") if readout == "graph" else ("no pool", "graph")
+            needed, net = ("a pool, such as sum", "graphs") if readout == "graph" else ("no pool", "graph")
             raise InputError(
-                f"a task with one output per {readout} needs {wanted}; got pool={pool!r}. Set net={net}."
+                f"a task with one output per {readout} needs {needed}; got pool={pool!r}. Set net={net}."
             )
         encoder = None
         if hidden is not None:
@@ -145,14 +145,14 @@ class GraphNet(GraphModel):
             encoder = nn.Linear(d_in, hidden)
         elif encoder_activation != "identity":
             raise InputError("encoder_activation acts behind an encoder, and hidden is null: there is none.")
-        given = d_in if hidden is None else hidden
-        stack = layer(given)
+        stack_d_in = d_in if hidden is None else hidden
+        stack = layer(stack_d_in)
         taken, width = widths(stack)
-        if taken not in (None, given):
+        if taken not in (None, stack_d_in):
             whose = "the features" if hidden is None else "hidden"
             raise InputError(
-                f"{type(stack).__name__} takes {taken} channels per node; got {given}, the width of {whose}. "
-                "Give its coupling the same width."
+                f"{type(stack).__name__} takes {taken} channels per node; got {stack_d_in}, the width of "
+                f"{whose}. Give its coupling the same width."
             )
         if width is None and (decoder != "layer" or init != "default"):
             raise InputError(f"{type(stack).__name__} has no d_out: the decoder can't know its width.")

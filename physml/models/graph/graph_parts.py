@@ -150,10 +150,10 @@ class Force(nn.Module):
     def symbols(self) -> dict[str, Tensor]:
         """The coupling's symbols, theta where it has no names for them; R and r of the residual term."""
         own = getattr(self.coupling, "symbols", None)
-        found = own() if own else {f"theta.{name}": p for name, p in self.coupling.named_parameters()}
+        symbols = own() if own else {f"theta.{name}": p for name, p in self.coupling.named_parameters()}
         if self.R is not None:
-            found = {**found, "R": self.R.weight, "r": self.R.bias}
-        return found
+            symbols = {**symbols, "R": self.R.weight, "r": self.R.bias}
+        return symbols
 
 
 def _check_called_on_edges(coupling: object) -> None:

@@ -59,8 +59,8 @@ def _spreads(x: Tensor, edge_index: Tensor) -> tuple[Spread, Spread]:
 def two_steps(near: Edges) -> Edges:
     """An edge from j to i for each pair that a path of two edges joins, unless an edge does or j is i."""
     n, place = near.n, torch.stack([near.receiver, near.sender])
-    one = torch.ones(place.shape[1], device=place.device)
-    A = torch.sparse_coo_tensor(place, one, (n, n), check_invariants=False)
+    ones = torch.ones(place.shape[1], device=place.device)
+    A = torch.sparse_coo_tensor(place, ones, (n, n), check_invariants=False)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state")
         receiver, sender = torch.sparse.mm(A, A).coalesce().indices()

@@ -85,8 +85,8 @@ class MPNN(nn.Module):
         check_input(x, edge_index, edge_weight, self.d_in)
         sigma = ACTIVATIONS[self.activation]
         for n in range(self.n_layers):
-            given = dropout(x, self.dropout, self.training) if n > 0 else x
-            out = call(self.layers[0 if self.shared_weights else n], given, edge_index, edge_weight)
+            layer_input = dropout(x, self.dropout, self.training) if n > 0 else x
+            out = call(self.layers[0 if self.shared_weights else n], layer_input, edge_index, edge_weight)
             if self.norms:
                 out = self.norms[n](out)
             out = merge_heads(sigma(out), x.shape[1], self.heads)

@@ -155,11 +155,11 @@ class PHDGN(nn.Module):
         return torch.tanh(link_spread(q, edge_index)(q @ self.U[:, :-1].T + t * self.U[:, -1]))
 
     def symbols(self) -> dict[str, Tensor]:
-        found: dict[str, Tensor] = {}
+        symbols: dict[str, Tensor] = {}
         for half, energy in (("p", self.energy_p), ("q", self.energy_q)):
-            found |= {f"{name}_{half}": p for name, p in energy.named_parameters()}
+            symbols |= {f"{name}_{half}": p for name, p in energy.named_parameters()}
         own = {"d": self.d, "C": self.C, "U": self.U}
-        return found | {name: p for name, p in own.items() if p is not None}
+        return symbols | {name: p for name, p in own.items() if p is not None}
 
 
 class Energy(nn.Module):

@@ -79,8 +79,8 @@ class AntisymmetricRNN(nn.Module):
             nn.init.zeros_(self.bz)
 
     def symbols(self) -> dict[str, Tensor]:
-        found: dict[str, Tensor] = {"W": self.W, "V": self.V, "b": self.b}
-        return {**found, "Vz": self.Vz, "bz": self.bz} if self.gated else found
+        symbols: dict[str, Tensor] = {"W": self.W, "V": self.V, "b": self.b}
+        return {**symbols, "Vz": self.Vz, "bz": self.bz} if self.gated else symbols
 
     def matrix(self) -> Tensor:
         """W - W^T - gamma I."""

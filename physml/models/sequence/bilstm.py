@@ -71,13 +71,13 @@ class BiLSTM(nn.Module):
 
     def symbols(self) -> list[dict[str, Tensor]]:
         """Forward, backward: `W` acts on h, `V` on the input, `b` is the sum of both biases; gates ifgo."""
-        found: list[dict[str, Tensor]] = []
+        symbols: list[dict[str, Tensor]] = []
         for V, W, b, b2 in self.cell.all_weights:
             packed = {"W": W, "V": V, "b": b + b2}
-            found.append(
+            symbols.append(
                 {k + gate: x for k, p in packed.items() for gate, x in zip("ifgo", p.chunk(4), strict=True)}
             )
-        return found
+        return symbols
 
     def forward(self, u: Tensor, state: None = None, lengths: Tensor | None = None) -> tuple[Tensor, Ends]:
         if state is not None:
@@ -101,9 +101,9 @@ class BiLSTM(nn.Module):
     ) -> tuple[Tensor, Tensor, Ends]:
         """The outputs of both directions, in the order in which each of them reads, and the last states."""
         if compiled(x):
-            there, back = (lstm_step(weights) for weights in self.cell.all_weights)
-            forwards, (h, c) = recurrence(there, x, (h0, c0))
-            backwards, (k, d) = recurrence(back, reversed_within(x, lengths), (h0, c0))
+            forward_step, backward_step = (lstm_step(weights) for weights in self.cell.all_weights)
+            forwards, (h, c) = recurrence(forward_step, x, (h0, c0))
+            backwards, (k, d) = recurrence(backward_step, reversed_within(x, lengths), (h0, c0))
             return forwards, backwards, (h, c, k, d)
         if lengths is not None:
             (forwards, h, c), (backwards, k, d) = (

@@ -46,8 +46,8 @@ class TorchLayer(nn.RNNBase):
         weights = [x for direction in self.all_weights for x in direction]
         before = state if self.mode == "LSTM" else state[0]
         sizes = True, 1, 0.0, self.training, self.bidirectional, True
-        found: tuple[Tensor, ...] = layer(u, before, weights, *sizes)  # type: ignore[operator]
-        return found
+        results: tuple[Tensor, ...] = layer(u, before, weights, *sizes)  # type: ignore[operator]
+        return results
 
 
 class LSTM(nn.Module):
@@ -124,10 +124,10 @@ class LSTM(nn.Module):
     def symbols(self) -> dict[str, Tensor]:
         """`W` acts on h, `V` on the input; gates i, f, g, o."""
         V, W, b, b2 = _weights(self.cell)
-        found: dict[str, Tensor] = {}
+        symbols: dict[str, Tensor] = {}
         for letter, packed in {"W": W, "V": V, "b": b + b2}.items():
-            found.update({letter + gate: part for gate, part in zip("ifgo", packed.chunk(4), strict=True)})
-        return found
+            symbols.update({letter + gate: part for gate, part in zip("ifgo", packed.chunk(4), strict=True)})
+        return symbols
 
     def forward(
         self, u: Tensor, state: tuple[Tensor, Tensor] | None = None
@@ -214,12 +214,12 @@ class GRU(nn.Module):
     def symbols(self) -> dict[str, Tensor]:
         """`W` acts on h, `V` on the input; gates r, z, candidate k; `ck` is the bias behind the gate r."""
         V, W, b, c = _weights(self.cell)
-        found: dict[str, Tensor] = {}
+        symbols: dict[str, Tensor] = {}
         for letter, packed in {"W": W, "V": V}.items():
-            found.update({letter + gate: part for gate, part in zip("rzk", packed.chunk(3), strict=True)})
+            symbols.update({letter + gate: part for gate, part in zip("rzk", packed.chunk(3), strict=True)})
         br, bz, bk = b.chunk(3)
         cr, cz, ck = c.chunk(3)
-        return {**found, "br": br + cr, "bz": bz + cz, "bk": bk, "ck": ck}
+        return {**symbols, "br": br + cr, "bz": bz + cz, "bk": bk, "ck": ck}
 
     def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, ...]]:
         u = sequence(u, self.d_in, _weights(self.cell)[0])

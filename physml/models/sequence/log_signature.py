@@ -52,11 +52,11 @@ def log_signature(path: Tensor, depth: int) -> Tensor:
     if depth == 1:
         return path[..., -1, :] - path[..., 0, :]
     levels = _signature(path, depth)
-    one, two = levels[:2]
-    logs = [one, two - _times(one, one) / 2]
+    level1, level2 = levels[:2]
+    logs = [level1, level2 - _times(level1, level1) / 2]
     if depth == 3:
-        mixed = _times(one, two) + _times(two, one)
-        logs.append(levels[2] - mixed / 2 + _times(_times(one, one), one) / 3)
+        mixed = _times(level1, level2) + _times(level2, level1)
+        logs.append(levels[2] - mixed / 2 + _times(_times(level1, level1), level1) / 3)
     n_channels = path.shape[-1]
     words = lyndon_words(n_channels, depth)
     parts = []
@@ -69,16 +69,16 @@ def log_signature(path: Tensor, depth: int) -> Tensor:
 def _signature(path: Tensor, depth: int) -> list[Tensor]:
     """Words of one, two and three channels, each (..., C^k)."""
     lines = path.diff(dim=-2).unbind(-2)
-    one = lines[0]
-    two = _times(one, one) / 2
-    three = _times(two, one) / 3
+    level1 = lines[0]
+    level2 = _times(level1, level1) / 2
+    level3 = _times(level2, level1) / 3
     for v in lines[1:]:
         half = _times(v, v) / 2
         if depth == 3:
-            three = three + _times(two, v) + _times(one, half) + _times(half, v) / 3
-        two = two + _times(one, v) + half
-        one = one + v
-    return [one, two, three][:depth]
+            level3 = level3 + _times(level2, v) + _times(level1, half) + _times(half, v) / 3
+        level2 = level2 + _times(level1, v) + half
+        level1 = level1 + v
+    return [level1, level2, level3][:depth]
 
 
 def _times(a: Tensor, b: Tensor) -> Tensor:

@@ -125,8 +125,8 @@ class _Flowing(nn.Module):
         parts = initial_state(state, self.names, u, self.d_out)
         path = []
         with no_autocast(u):
-            for one in u.unbind(1):
-                x = self.solver(self.field, self.enter(one, parts), self.span)
+            for u_n in u.unbind(1):
+                x = self.solver(self.field, self.enter(u_n, parts), self.span)
                 parts = x.chunk(len(self.names), -1)
                 path.append(parts[0])
         return torch.stack(path, 1), parts

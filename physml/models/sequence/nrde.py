@@ -169,8 +169,8 @@ class NeuralRDE(nn.Module):
         """The state after the last window that is over, for each input: (B, N + 1, H) to (B, T, H)."""
         over = torch.arange(n_steps, device=states.device) // self.window
         over[-1] = states.shape[1] - 1  # a shorter window is over at the end
-        found = states[:, over]
+        held = states[:, over]
         if lengths is None:
-            return found
+            return held
         row, last = torch.arange(len(states), device=states.device), lengths.to(states.device) - 1
-        return found.index_put((row, last), states[row, -(-last // self.window)])
+        return held.index_put((row, last), states[row, -(-last // self.window)])

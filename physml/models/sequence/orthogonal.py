@@ -146,8 +146,8 @@ def skew_blocks(size: int, init: str) -> Tensor:
         s = -torch.sqrt((1.0 - cos) / (1.0 + cos))
     else:
         s = (2.0 * t - 1.0) * math.pi
-    found = torch.zeros(size, size)
+    skew = torch.zeros(size, size)
     at = torch.arange(0, size - 1, 2)
-    found[at, at + 1] = s
-    found[at + 1, at] = -s
-    return found
+    skew[at, at + 1] = s
+    skew[at + 1, at] = -s
+    return skew

@@ -123,8 +123,8 @@ class SequenceModel(nn.Module):
             "padding": padding,
             "tied": tied,
         }
-        if not tokens and (given := [name for name, value in of_ids.items() if value is not None]):
-            raise InputError(f"{given[0]} is for ids; the inputs of this task are numbers. Set it to null.")
+        if not tokens and (id_only := [name for name, value in of_ids.items() if value is not None]):
+            raise InputError(f"{id_only[0]} is for ids; the inputs of this task are numbers. Set it to null.")
         self.d_in, self.d_out, self.readout_at, self.tokens = d_in, d_out, readout, tokens
         self.dropout, self.dropout_kind = dropout, dropout_kind
         self.embedding_dropout, self.input_dropout = embedding_dropout, input_dropout
@@ -174,11 +174,11 @@ class SequenceModel(nn.Module):
                 f"with tied=true the read-out starts as the embedding; readout_init={readout_init} has no "
                 "effect. Set it to default, and embedding_init instead."
             )
-        table, wanted = self.embedding.weight, self.readout.weight
-        if table.shape != wanted.shape:
+        table, weight = self.embedding.weight, self.readout.weight
+        if table.shape != weight.shape:
             raise InputError(
-                f"tied=true needs an embedding of shape {tuple(wanted.shape)}, that of the read-out; got "
-                f"{tuple(table.shape)}. Set net.embedding to the width of the last layer, {wanted.shape[1]}, "
+                f"tied=true needs an embedding of shape {tuple(weight.shape)}, that of the read-out; got "
+                f"{tuple(table.shape)}. Set net.embedding to the width of the last layer, {weight.shape[1]}, "
                 "for a task that predicts its own ids."
             )
         self.readout.weight = table

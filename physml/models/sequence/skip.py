@@ -93,10 +93,10 @@ class SkipLSTM(nn.Module):
 
     def symbols(self) -> dict[str, Tensor]:
         """`W` acts on h, `V` on the input; gates i, f, g, o."""
-        found: dict[str, Tensor] = {"Wp": self.gate.Wp, "bp": self.gate.bp}
+        symbols: dict[str, Tensor] = {"Wp": self.gate.Wp, "bp": self.gate.bp}
         for letter, packed in {"W": self.W, "V": self.V, "b": self.b}.items():
-            found.update({letter + gate: part for gate, part in zip("ifgo", packed.chunk(4), strict=True)})
-        return found
+            symbols.update({letter + gate: part for gate, part in zip("ifgo", packed.chunk(4), strict=True)})
+        return symbols
 
     def step(
         self, u: Tensor, state: tuple[Tensor, Tensor, Tensor]
@@ -168,11 +168,11 @@ class SkipGRU(nn.Module):
 
     def symbols(self) -> dict[str, Tensor]:
         """`W` acts on h, `V` on the input; gates r and z, candidate k."""
-        found: dict[str, Tensor] = {"Wp": self.gate.Wp, "bp": self.gate.bp}
+        symbols: dict[str, Tensor] = {"Wp": self.gate.Wp, "bp": self.gate.bp}
         parts = {"V": self.V.chunk(3), "W": (*self.W.chunk(2), self.Wk), "b": self.b.chunk(3)}
         for letter, of_gates in parts.items():
-            found.update({letter + gate: part for gate, part in zip("rzk", of_gates, strict=True)})
-        return found
+            symbols.update({letter + gate: part for gate, part in zip("rzk", of_gates, strict=True)})
+        return symbols
 
     def step(self, u: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         h, wait = state

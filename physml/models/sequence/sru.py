@@ -81,9 +81,9 @@ class SRU(nn.Module):
 
     def symbols(self) -> dict[str, Tensor]:
         """Wx is there where D and H differ."""
-        found = {name: getattr(self, name) for name in ("vf", "vr", "bf", "br")}
+        symbols = {name: getattr(self, name) for name in ("vf", "vr", "bf", "br")}
         parts = self.W.split(self.d_out)
-        return {**found, **dict(zip(("W", "Wf", "Wr", "Wx"), parts, strict=False))}
+        return {**symbols, **dict(zip(("W", "Wf", "Wr", "Wx"), parts, strict=False))}
 
     def step(self, u: Tensor, state: tuple[Tensor]) -> tuple[Tensor, tuple[Tensor]]:
         (c,) = state

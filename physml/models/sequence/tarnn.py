@@ -77,10 +77,10 @@ class TARNN(nn.Module):
         nn.init.constant_(self.alpha, self.alpha_start)
 
     def symbols(self) -> dict[str, Tensor]:
-        found: dict[str, Tensor] = {"bg": self.bg, "b": self.b, "alpha": self.alpha}
+        symbols: dict[str, Tensor] = {"bg": self.bg, "b": self.b, "alpha": self.alpha}
         for names, packed in ((("Wg", "W1", "W2", "B1"), self.W), (("Ug", "U1", "U2", "B2"), self.U)):
-            found.update(dict(zip(names, packed.chunk(4), strict=True)))
-        return found
+            symbols.update(dict(zip(names, packed.chunk(4), strict=True)))
+        return symbols
 
     def step(self, u: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         h, before = state

@@ -53,10 +53,10 @@ class TruncatedLSTM(nn.Module):
     def symbols(self) -> dict[str, Tensor]:
         """`W` acts on h, `V` on the input, `b` is the sum of both biases; gates i, f, g, o."""
         V, W, b, b2 = self.cell.all_weights[0]
-        found: dict[str, Tensor] = {}
+        symbols: dict[str, Tensor] = {}
         for letter, packed in {"W": W, "V": V, "b": b + b2}.items():
-            found.update({letter + gate: part for gate, part in zip("ifgo", packed.chunk(4), strict=True)})
-        return found
+            symbols.update({letter + gate: part for gate, part in zip("ifgo", packed.chunk(4), strict=True)})
+        return symbols
 
     def forward(
         self, u: Tensor, state: tuple[Tensor, Tensor] | None = None, lengths: Tensor | None = None

@@ -52,8 +52,8 @@ class ComplexRNN(nn.Module):
         self, u: Tensor, state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         u = sequence(u, self.d_in, self.V)
-        given = self.first_state(u.shape[0]) if state is None else state
-        before = initial_state(given, ("re", "im"), u, self.d_hidden)
+        start = self.first_state(u.shape[0]) if state is None else state
+        before = initial_state(start, ("re", "im"), u, self.d_hidden)
         with no_autocast(u):
             W = self.matrix()
             turn = torch.cat([torch.cat([W.real, -W.imag], 1), torch.cat([W.imag, W.real], 1)])

@@ -110,13 +110,13 @@ def _as_operator(
     # range makes a number of a symbol: one graph serves all batches and lengths, but not all widths.
     widths = [[len(range(x.shape[-1])) for x in some] for some in (inputs, state)]
     try:
-        found = trace(step, first.shape[0], first, *widths)
+        traced = trace(step, first.shape[0], first, *widths)
     except NotExpressible as error:
         return None, str(error)
-    text = outline(found).text()
+    text = outline(traced).text()
     if why := obstacle(text):
         return None, why
-    return OPERATOR(text, inputs, state, found.leaves, found.numbers, backend), ""
+    return OPERATOR(text, inputs, state, traced.leaves, traced.numbers, backend), ""
 
 
 def _compiled(
@@ -136,14 +136,14 @@ def _compiled(
     language = _language(backend, (*inputs, *state))
     if language is None:
         return None, f"there are no compiled cells on {inputs[0].device}"
-    made, why = None, OP.refusal(language, (*inputs, *state))
+    compiled, why = None, OP.refusal(language, (*inputs, *state))
     if why is None:
-        made, why = importlib.import_module(f"{__name__}.{language}").compiled(step, inputs, state)
-    if made is not None and transforms.transformed(*made.trace.leaves):
+        compiled, why = importlib.import_module(f"{__name__}.{language}").compiled(step, inputs, state)
+    if compiled is not None and transforms.transformed(*compiled.trace.leaves):
         return None, transforms.REASON
     if why is not None and wish == "auto" and not bf16_products():
         OP.warn(f"{getattr(step, '__qualname__', 'a step')} can't be compiled: {why}", "reference")
-    return made, why
+    return compiled, why
 
 
 def _few(n_batch: int, n_steps: int, n_hidden: int) -> bool:

@@ -61,12 +61,12 @@ class Graph:
     @cached_property
     def levels(self) -> list[int]:
         """How many products in a row must be known before a row is; old states are at `start`."""
-        found: list[int] = []
+        levels: list[int] = []
         for v, (name, *_) in enumerate(self.nodes):
-            after = [found[x] + 1 for x in self.operands(v)]
+            after = [levels[x] + 1 for x in self.operands(v)]
             first = (self.start or 0) if name == "state" else 0
-            found.append(max([first, *after, *(found[x] for x in self.arguments(v))]))
-        return found
+            levels.append(max([first, *after, *(levels[x] for x in self.arguments(v))]))
+        return levels
 
     @property
     def inside(self) -> set[int]:
@@ -76,11 +76,11 @@ class Graph:
     @cached_property
     def moving(self) -> list[bool]:
         """For each node, whether it depends on an old state."""
-        found: list[bool] = []
+        moving: list[bool] = []
         for v, (name, *_) in enumerate(self.nodes):
             reads = (*self.arguments(v), *self.operands(v))
-            found.append(name == "state" or any(found[x] for x in reads))
-        return found
+            moving.append(name == "state" or any(moving[x] for x in reads))
+        return moving
 
 
 def graph(
@@ -95,11 +95,11 @@ def graph(
         single: for each leaf, whether it is one number, which then serves all units.
     Errors: NotExpressible.
     """
-    made = Graph()
-    lowered = _Lowered(nodes, widths, single, made)
-    made.output = lowered.row(outputs[0])
-    made.states = tuple(lowered.row(x) for x in outputs[1:])
-    return _merged(made)
+    graph = Graph()
+    lowered = _Lowered(nodes, widths, single, graph)
+    graph.output = lowered.row(outputs[0])
+    graph.states = tuple(lowered.row(x) for x in outputs[1:])
+    return _merged(graph)
 
 
 def through_time(graph: Graph) -> Graph:
@@ -122,9 +122,9 @@ class _Lowered:
     """Parts of rows, pushed through operations to where the row comes from."""
 
     def __init__(
-        self, nodes: Sequence[Node], widths: Sequence[int], single: Sequence[bool], made: Graph
+        self, nodes: Sequence[Node], widths: Sequence[int], single: Sequence[bool], graph: Graph
     ) -> None:
-        self.nodes, self.widths, self.single, self.made = nodes, widths, single, made
+        self.nodes, self.widths, self.single, self.graph = nodes, widths, single, graph
         self.known: dict[tuple[int, int, int], int] = {}
 
     def row(self, v: int) -> int:
@@ -139,7 +139,7 @@ class _Lowered:
 
     def _part(self, v: int, begin: int, end: int) -> int:
         (name, *rest), width = self.nodes[v], self.widths[v]
-        add = self.made.add
+        add = self.graph.add
         if name == "state":
             if (begin, end) != (0, width):
                 raise NotExpressible("it takes a state apart: return the parts as states of their own")
@@ -174,11 +174,11 @@ class _Lowered:
         name, *rest = self.nodes[x]
         if name != "cat":
             return [Term(self.row(x), weight, rows, (column, column + self.widths[x]))]
-        found = []
+        terms = []
         for part in rest:
-            found += self._terms(part, weight, rows, column)
+            terms += self._terms(part, weight, rows, column)
             column += self.widths[part]
-        return found
+        return terms
 
 
 def _merged(old: Graph) -> Graph:
@@ -187,7 +187,7 @@ def _merged(old: Graph) -> Graph:
     for v in range(len(old.nodes)):
         uses.update(old.arguments(v))
         uses.update(old.operands(v))
-    made, place = Graph(), dict[int, int]()
+    merged, place = Graph(), dict[int, int]()
     for v, (name, *rest) in enumerate(old.nodes):
         if not uses[v]:
             continue
@@ -195,20 +195,20 @@ def _merged(old: Graph) -> Graph:
             rest = [tuple(Term(place[t.operand], t.weight, t.rows, t.columns) for t in rest[0]), rest[1]]
         elif name not in LEAVES:
             rest = [place[x] for x in rest]
-            if name == "add" and (joined := _joined(made, old, v, rest, uses)):
-                place[v] = made.add(old.widths[v], *joined)
+            if name == "add" and (joined := _joined(merged, old, v, rest, uses)):
+                place[v] = merged.add(old.widths[v], *joined)
                 continue
-        place[v] = made.add(old.widths[v], name, *rest)
-    made.output, made.states = place[old.output], tuple(place[v] for v in old.states)
-    return _reachable(made)
+        place[v] = merged.add(old.widths[v], name, *rest)
+    merged.output, merged.states = place[old.output], tuple(place[v] for v in old.states)
+    return _reachable(merged)
 
 
-def _joined(made: Graph, old: Graph, v: int, rest: list[int], uses: Counter[int]) -> Node | None:
+def _joined(merged: Graph, old: Graph, v: int, rest: list[int], uses: Counter[int]) -> Node | None:
     """A sum as an affine map, if its parts are affine maps used here alone, or one of them is a vector."""
     terms: tuple[Term, ...] = ()
     biases: tuple[Any, ...] = ()
     for before, now in zip(old.arguments(v), rest, strict=True):
-        name, *parts = made.nodes[now]
+        name, *parts = merged.nodes[now]
         if name == "affine" and uses[before] == 1:
             terms, biases = (*terms, *parts[0]), (*biases, *parts[1])
         elif name == "vector":
@@ -226,13 +226,13 @@ def _reachable(old: Graph) -> Graph:
         if v not in needed:
             needed.add(v)
             todo += [*old.arguments(v), *old.operands(v)]
-    made, place = Graph(), dict[int, int]()
+    reachable, place = Graph(), dict[int, int]()
     for v in sorted(needed):
         name, *rest = old.nodes[v]
         if name == "affine":
             rest = [tuple(Term(place[t.operand], t.weight, t.rows, t.columns) for t in rest[0]), rest[1]]
         elif name not in LEAVES:
             rest = [place[x] for x in rest]
-        place[v] = made.add(old.widths[v], name, *rest)
-    made.output, made.states = place[old.output], tuple(place[v] for v in old.states)
-    return made
+        place[v] = reachable.add(old.widths[v], name, *rest)
+    reachable.output, reachable.states = place[old.output], tuple(place[v] for v in old.states)
+    return reachable

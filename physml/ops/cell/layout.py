@@ -61,12 +61,12 @@ class Layout:
         for g in range(len(self.plan.groups)):
             self._group(g)
         parts = [self._parts(g) for g in range(len(self.plan.groups))]
-        self.parts = [part for found in parts for part in found]
-        self.leaves = [{part.leaf for part in found} for found in parts]  # of each group
+        self.parts = [part for group_parts in parts for part in group_parts]
+        self.leaves = [{part.leaf for part in group_parts} for group_parts in parts]  # of each group
         # Products read whole vectors of a piece.
         self.ld_row = self.apart(max([end, *(begin + self.room(k) for begin, k, _ in self.pieces)]))
         self.states = [self._state(k) for k in range(len(self.graph.states))]
-        self.backs = [self._back(*back) for back in code.backs]
+        self.backs = [self._back(*product) for product in code.backs]
         self.tables = {
             "at": self._table([self.offset(key) for key in code.offsets]),
             "states": self._table(self.states),
@@ -164,18 +164,18 @@ class Layout:
     def _parts(self, g: int) -> list[Part]:
         """Parts of the joined weights of a group."""
         begin, length = self.groups[g][-2:]
-        found, row = [], 0
+        parts, row = [], 0
         for v in self.plan.groups[g].members:
             (_, terms, biases), n = self.graph.nodes[v], self.graph.widths[v]
             at = begin + row * length
             for t in terms:
                 shape = (n, t.columns[1] - t.columns[0])
                 place = at + self.columns[g, t.operand]
-                found.append(Part(t.weight, slice(*t.rows), slice(*t.columns), shape, place, (length, 1)))
+                parts.append(Part(t.weight, slice(*t.rows), slice(*t.columns), shape, place, (length, 1)))
             for leaf, a, b in biases:
-                found.append(Part(leaf, slice(a, b), None, (n,), at + self.columns[g, ONE], (length,)))
+                parts.append(Part(leaf, slice(a, b), None, (n,), at + self.columns[g, ONE], (length,)))
             row += self.room(n)
-        return found
+        return parts
 
     def _state(self, k: int) -> tuple[int, ...]:
         v, carried = self.graph.states[k], self.plan.carried.get(k)

@@ -78,9 +78,9 @@ class CProgram(Program):
 
     def library(self) -> ctypes.CDLL:
         """In the precision of the run, of which the layout and the stages know nothing."""
-        found = products.load(SOURCE, self.dtype)
-        found.cell_room.restype = ctypes.c_size_t
-        return found
+        library = products.load(SOURCE, self.dtype)
+        library.cell_room.restype = ctypes.c_size_t
+        return library
 
     def forward(self, work: Forward, keep: bool) -> Results:
         layout, first = self.layout, work.inputs[0]
@@ -132,7 +132,7 @@ def _point(call: Call, **lists: Sequence[Tensor | None]) -> list[Any]:
 
 
 def _call(
-    made: CProgram,
+    program: CProgram,
     n_batch: int,
     n_steps: int,
     numbers: tuple[float, ...],
@@ -144,12 +144,12 @@ def _call(
 
     rows: of the batch in a group; None: as many as suit the number of threads.
     """
-    layout = made.layout
+    layout = program.layout
     n_threads = torch.get_num_threads() if n_steps * n_batch * layout.n_weights >= MIN_WORK else 1
-    near = layout.n_weights * made.dtype.itemsize <= NEAR
+    near = layout.n_weights * program.dtype.itemsize <= NEAR
     block_rows = rows or min(-(-n_batch // n_threads), ROWS if near else MANY_ROWS)
     length = block_rows * (layout.ld_row + layout.ld_pre + layout.ld_in)
-    call = Call.from_buffer_copy(made.template)
+    call = Call.from_buffer_copy(program.template)
     call.n_batch, call.n_steps, call.block_rows, call.n_threads = n_batch, n_steps, block_rows, n_threads
     call.block_steps, call.keep = max(1, min(n_steps, BLOCK // length)), keep
     own = [layout.input_places(strides), np.array(numbers, np.float64)]
@@ -157,10 +157,10 @@ def _call(
     return call, own
 
 
-def _run(made: CProgram, call: Call, backward: bool) -> None:
+def _run(program: CProgram, call: Call, backward: bool) -> None:
     """One pass, with scratch memory that is warm already."""
-    library = made.library()
-    scratch = pool.empty((library.cell_room(ctypes.byref(call), int(backward)),), made.dtype)
+    library = program.library()
+    scratch = pool.empty((library.cell_room(ctypes.byref(call), int(backward)),), program.dtype)
     call.scratch = pointer(scratch)
     (library.cell_backward if backward else library.cell_forward)(ctypes.byref(call))
 

@@ -30,7 +30,7 @@ from physml.ops.sequence import no_autocast
 
 Outputs = tuple[Tensor, tuple[Tensor, ...]]
 
-# `wanted`: for each input, whether its gradient is, on which the program depends.
+# `wanted`, below `input_needs`: for each input, whether its gradient is wanted, on which the program depends.
 ARGUMENTS = "str outline, Tensor[] tensors, bool[] wanted, float[] numbers, str backend"
 
 
@@ -83,21 +83,21 @@ class CellOperator:
         tensors = [*inputs, *states, *leaves]
         kept = recorded(*tensors) and not torch.compiler.is_exporting()
         operator = self.kept if kept else self.whole
-        wanted = [x.requires_grad for x in inputs]
-        found = operator(outline, tensors, wanted, list(numbers), backend)
-        return found[0].transpose(0, 1), tuple(found[1 : 1 + len(states)])
+        input_needs = [x.requires_grad for x in inputs]
+        results = operator(outline, tensors, input_needs, list(numbers), backend)
+        return results[0].transpose(0, 1), tuple(results[1 : 1 + len(states)])
 
     def _call(
-        self, outline: str, tensors: list[Tensor], wanted: list[bool], numbers: list[float], backend: str
+        self, outline: str, tensors: list[Tensor], input_needs: list[bool], numbers: list[float], backend: str
     ) -> _Call:
         known = parsed(outline)
-        call = _Call(known, tensors, len(wanted), tuple(numbers), None)
+        call = _Call(known, tensors, len(input_needs), tuple(numbers), None)
         reason = self.op.refusal("native", tuple(tensors))
         if reason is None:
             from physml.ops.cell.native import CProgram
 
             try:
-                call.program = program(CProgram, known, tuple(wanted), tensors[0].dtype)
+                call.program = program(CProgram, known, tuple(input_needs), tensors[0].dtype)
                 return call
             except Unavailable as error:
                 reason = str(error)
@@ -118,10 +118,10 @@ class CellOperator:
         note("reference" if call.program is None else "native")
         return [alone(out.transpose(0, 1)), *map(alone, last)]
 
-    def _fake(self, outline: str, tensors: list[Tensor], wanted: list[bool], *_: Any) -> list[Tensor]:
+    def _fake(self, outline: str, tensors: list[Tensor], input_needs: list[bool], *_: Any) -> list[Tensor]:
         known, first = parsed(outline), tensors[0]
         shape = (first.shape[1], first.shape[0], known.widths[known.outputs[0]])
-        states = tensors[len(wanted) :][: len(known.outputs) - 1]
+        states = tensors[len(input_needs) :][: len(known.outputs) - 1]
         return [first.new_empty(shape), *(x.new_empty(x.shape) for x in states)]
 
     def _kept(self, *arguments: Any) -> list[Tensor]:
@@ -154,16 +154,16 @@ class CellOperator:
         d_out = None if d_path is None else d_path.transpose(0, 1)
         if call.program is None:
             with no_autocast(call.tensors[0]):
-                found = _replayed_back(call, [d_out, *d_last], needs)
+                gradients = _replayed_back(call, [d_out, *d_last], needs)
         else:
             with torch.no_grad():
                 shapes = [x.shape for x in call.tensors]
                 work = Backward(call.program, call.numbers, call.sizes, shapes, kept, needs)
                 call.program.backward(work, d_out, d_last)
-                found = work.gradients()
+                gradients = work.gradients()
         return [
             alone(x.transpose(0, 1) if k < call.n_inputs else x)
-            for k, x in enumerate(found)
+            for k, x in enumerate(gradients)
             if needs[k] and x is not None
         ]
 
@@ -174,17 +174,17 @@ class CellOperator:
         needs: list[bool],
         outline: str,
         tensors: list[Tensor],
-        wanted: list[bool],
+        input_needs: list[bool],
         *_: Any,
     ) -> list[Tensor]:
-        shapes = [x.transpose(0, 1).shape if k < len(wanted) else x.shape for k, x in enumerate(tensors)]
+        shapes = [x.transpose(0, 1).shape if k < len(input_needs) else x.shape for k, x in enumerate(tensors)]
         return [tensors[0].new_empty(shape) for shape, need in zip(shapes, needs, strict=True) if need]
 
     def _whole_gradients(self, ctx: Any, incoming: list[Tensor | None]) -> Arguments:
-        outline, wanted, *rest = ctx.rest
-        wanted = list(ctx.needs_input_grad[1][: len(wanted)])
-        kept = self.kept(outline, list(ctx.saved_tensors), wanted, *rest)[len(incoming) :]
-        return self._gradients(ctx, incoming, list(ctx.saved_tensors), kept, wanted)
+        outline, input_needs, *rest = ctx.rest
+        input_needs = list(ctx.needs_input_grad[1][: len(input_needs)])
+        kept = self.kept(outline, list(ctx.saved_tensors), input_needs, *rest)[len(incoming) :]
+        return self._gradients(ctx, incoming, list(ctx.saved_tensors), kept, input_needs)
 
     def _kept_gradients(self, ctx: Any, incoming: list[Tensor | None]) -> Arguments:
         n = len(ctx.needs_input_grad[1])
@@ -197,13 +197,13 @@ class CellOperator:
         incoming: list[Tensor | None],
         tensors: list[Tensor],
         kept: list[Tensor],
-        wanted: list[bool],
+        input_needs: list[bool],
     ) -> Arguments:
         outline, _, numbers, backend = ctx.rest
         needs = list(ctx.needs_input_grad[1])
-        found = iter(self.back(incoming, kept, needs, outline, tensors, wanted, numbers, backend))
-        every = [next(found) if need else None for need in needs]
-        every = [x if x is None or k >= len(wanted) else x.transpose(0, 1) for k, x in enumerate(every)]
+        gradients = iter(self.back(incoming, kept, needs, outline, tensors, input_needs, numbers, backend))
+        every = [next(gradients) if need else None for need in needs]
+        every = [x if x is None or k >= len(input_needs) else x.transpose(0, 1) for k, x in enumerate(every)]
         # torch takes an empty list for one of tensors, whose gradient is a list too
         return None, every, None, None if numbers else [], None
 
@@ -216,13 +216,13 @@ def _replayed_back(call: _Call, incoming: list[Tensor | None], needs: list[bool]
     pairs = [(x, d) for x, d in zip((out, *last), incoming, strict=True) if d is not None and x.requires_grad]
     asked = [x for x in tensors if x.requires_grad]
     results, gradients = zip(*pairs, strict=True) if pairs else ((), ())
-    found = iter(torch.autograd.grad(results, asked, gradients, allow_unused=True, materialize_grads=True))
-    return [next(found) if need else None for need in needs]
+    d_asked = iter(torch.autograd.grad(results, asked, gradients, allow_unused=True, materialize_grads=True))
+    return [next(d_asked) if need else None for need in needs]
 
 
 def _save(ctx: Any, inputs: Arguments, output: list[Tensor]) -> None:
-    outline, tensors, wanted, numbers, backend = inputs
-    ctx.rest = outline, wanted, numbers, backend
+    outline, tensors, input_needs, numbers, backend = inputs
+    ctx.rest = outline, input_needs, numbers, backend
     kept = output[len(parsed(outline).outputs) :]
     ctx.save_for_backward(*tensors, *kept)
     ctx.mark_non_differentiable(*kept)

@@ -41,14 +41,14 @@ class Plan:
 
     Args:
         graph: what is computed.
-        wanted: for each input, whether its gradient is wanted.
+        input_needs: for each input, whether its gradient is wanted.
         groups: products that are computed together, by their levels.
         row: the operands of products, in their order in a row of the path.
         carried: states that are not kept: the value that becomes the state is in the row of the step before.
     """
 
     graph: Graph
-    wanted: tuple[bool, ...]
+    input_needs: tuple[bool, ...]
     groups: list[Group] = field(default_factory=list)
     row: list[Operand] = field(default_factory=list)
     carried: dict[int, int] = field(default_factory=dict)
@@ -62,25 +62,25 @@ class Plan:
         return next((v for v, node in enumerate(self.graph.nodes) if node == ("state", k)), "unread")
 
 
-def plan(graph: Graph, wanted: tuple[bool, ...]) -> Plan:
-    made = Plan(graph, wanted)
+def plan(graph: Graph, input_needs: tuple[bool, ...]) -> Plan:
+    plan = Plan(graph, input_needs)
     affine = [v for v, node in enumerate(graph.nodes) if node[0] == "affine"]
-    found: dict[tuple[int, frozenset[int]], Group] = {}
+    groups: dict[tuple[int, frozenset[int]], Group] = {}
     for v in affine:
         operands = frozenset(graph.operands(v))
-        group = found.setdefault((graph.levels[v], operands), Group(graph.levels[v], [], sorted(operands)))
+        group = groups.setdefault((graph.levels[v], operands), Group(graph.levels[v], [], sorted(operands)))
         group.members.append(v)
         if graph.nodes[v][2] and ONE not in group.operands:
             group.operands.append(ONE)
-    made.groups = sorted(found.values(), key=lambda group: group.level)
-    made.row = _ordered([set(group.operands) for group in made.groups])
-    for group in made.groups:
-        group.operands.sort(key=made.row.index)
+    plan.groups = sorted(groups.values(), key=lambda group: group.level)
+    plan.row = _ordered([set(group.operands) for group in plan.groups])
+    for group in plan.groups:
+        group.operands.sort(key=plan.row.index)
     for k, v in enumerate(graph.states):
-        read = made.state_node(k) in made.row
-        if not read and v in made.row and graph.nodes[v][0] not in ("state", "input"):
-            made.carried[k] = v
-    return made
+        read = plan.state_node(k) in plan.row
+        if not read and v in plan.row and graph.nodes[v][0] not in ("state", "input"):
+            plan.carried[k] = v
+    return plan
 
 
 def _ordered(sets: list[set[Operand]]) -> list[Operand]:
@@ -95,16 +95,16 @@ def _ordered(sets: list[set[Operand]]) -> list[Operand]:
     return min(map(list, permutations(members)), key=n_pieces)
 
 
-def pieces(order: Sequence[Operand], wanted: set[Operand]) -> list[list[Operand]]:
+def pieces(order: Sequence[Operand], members: set[Operand]) -> list[list[Operand]]:
     """The members of a set as runs of neighbours in the order."""
-    found: list[list[Operand]] = []
+    runs: list[list[Operand]] = []
     before = -2
     for place, x in enumerate(order):
-        if x not in wanted:
+        if x not in members:
             continue
         if place == before + 1:
-            found[-1].append(x)
+            runs[-1].append(x)
         else:
-            found.append([x])
+            runs.append([x])
         before = place
-    return found
+    return runs

@@ -72,23 +72,23 @@ def compiled(
         return None, reason
     first = inputs[0]
     try:
-        found = trace(step, len(first), first, [x.shape[2] for x in inputs], [x.shape[1] for x in states])
-        made = program(language, outline(found), tuple(x.requires_grad for x in inputs), first.dtype)
+        traced = trace(step, len(first), first, [x.shape[2] for x in inputs], [x.shape[1] for x in states])
+        executable = program(language, outline(traced), tuple(x.requires_grad for x in inputs), first.dtype)
     except (NotExpressible, Unavailable) as error:
         return None, str(error)
-    return Compiled(found, made), None
+    return Compiled(traced, executable), None
 
 
 @lru_cache(maxsize=256)
 def program(
-    language: type[Program], outline: Outline, wanted: tuple[bool, ...], dtype: torch.dtype
+    language: type[Program], outline: Outline, input_needs: tuple[bool, ...], dtype: torch.dtype
 ) -> Program:
-    """The program of an outline; `wanted`: for each input, whether its gradient is. What was made is kept.
+    """The program of an outline, kept; `input_needs`: for each input, whether its gradient is needed.
 
     Errors: NotExpressible, Unavailable.
     """
-    made = graph(outline.nodes, outline.widths, outline.outputs, outline.single)
-    return language(plan(language.arranged(made), wanted), dtype)
+    step_graph = graph(outline.nodes, outline.widths, outline.outputs, outline.single)
+    return language(plan(language.arranged(step_graph), input_needs), dtype)
 
 
 def unfit(inputs: Sequence[Tensor], states: Sequence[Tensor]) -> str | None:
@@ -130,21 +130,21 @@ class CellFunction(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, made: Program, numbers: tuple[float, ...], sizes: tuple[int, int], *tensors: Tensor
+        ctx: Any, program: Program, numbers: tuple[float, ...], sizes: tuple[int, int], *tensors: Tensor
     ) -> tuple[Tensor, ...]:
-        work = Forward(made, numbers, sizes, tensors)
-        output, last = made.forward(work, keep=True)
+        work = Forward(program, numbers, sizes, tensors)
+        output, last = program.forward(work, keep=True)
         ctx.save_for_backward(work.path, work.weights, work.vec, work.fixed)
-        ctx.work = (made, numbers, sizes, [x.shape for x in tensors])
+        ctx.work = (program, numbers, sizes, [x.shape for x in tensors])
         ctx.set_materialize_grads(False)
         return output, *last
 
     @staticmethod
     @once
     def backward(ctx: Any, d_out: Tensor | None, *d_last: Tensor | None) -> tuple[Tensor | None, ...]:
-        made, numbers, sizes, shapes = ctx.work
-        work = Backward(made, numbers, sizes, shapes, ctx.saved_tensors, ctx.needs_input_grad[3:])
-        made.backward(work, d_out, d_last)
+        program, numbers, sizes, shapes = ctx.work
+        work = Backward(program, numbers, sizes, shapes, ctx.saved_tensors, ctx.needs_input_grad[3:])
+        program.backward(work, d_out, d_last)
         return None, None, None, *work.gradients()
 
 
@@ -152,17 +152,17 @@ class Forward:
     """The tensors of a forward pass; leaves are laid out anew for every call.
 
     Args:
-        made: the program.
+        program: the program.
         numbers: those of the step.
         sizes: how many inputs and states there are.
         tensors: inputs (B, T, D), states (B, H) and leaves.
     """
 
     def __init__(
-        self, made: Program, numbers: tuple[float, ...], sizes: tuple[int, int], tensors: Sequence[Tensor]
+        self, program: Program, numbers: tuple[float, ...], sizes: tuple[int, int], tensors: Sequence[Tensor]
     ) -> None:
         n_inputs, n_states = sizes
-        self.layout, self.numbers = made.layout, numbers
+        self.layout, self.numbers = program.layout, numbers
         self.inputs = tensors[:n_inputs]
         self.states = [x.contiguous() for x in tensors[n_inputs:][:n_states]]
         self.leaves = [x.detach() for x in tensors[n_inputs + n_states :]]
@@ -194,7 +194,7 @@ class Backward:
     """The gradients of a backward pass, to be filled.
 
     Args:
-        made: the program.
+        program: the program.
         numbers: those of the step.
         sizes: how many inputs and states there are.
         shapes: of inputs, states and leaves.
@@ -204,14 +204,14 @@ class Backward:
 
     def __init__(
         self,
-        made: Program,
+        program: Program,
         numbers: tuple[float, ...],
         sizes: tuple[int, int],
         shapes: Sequence[torch.Size],
         saved: Sequence[Tensor],
         needed: Sequence[bool],
     ) -> None:
-        self.layout, self.numbers = made.layout, numbers
+        self.layout, self.numbers = program.layout, numbers
         (self.n_inputs, self.n_states), self.shapes, self.needed = sizes, shapes, needed
         self.path, self.weights, self.vec, self.fixed = saved
         self.n_batch, self.n_steps = shapes[0][:2]
@@ -223,7 +223,7 @@ class Backward:
     def trained(self) -> list[bool]:
         """For each group of products, True if the gradient of one of its weights is needed."""
         leaves = self.needed[self.n_inputs + self.n_states :]
-        return [any(leaves[k] for k in found) for found in self.layout.leaves]
+        return [any(leaves[k] for k in group_leaves) for group_leaves in self.layout.leaves]
 
     def gradients(self) -> list[Tensor | None]:
         """Gradients of inputs, states and leaves; None where none is needed."""

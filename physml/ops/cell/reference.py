@@ -25,11 +25,11 @@ def cell(
     return torch.stack(path).transpose(0, 1), state
 
 
-def returned(found: Any, n_states: int, step: Step) -> tuple[Tensor, tuple[Tensor, ...]]:
+def returned(result: Any, n_states: int, step: Step) -> tuple[Tensor, tuple[Tensor, ...]]:
     """Output and state of a step. InputError unless it gives one output and as many states as it got."""
-    output, state = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
+    output, state = result if isinstance(result, tuple) and len(result) == 2 else (result, None)
     if not isinstance(state, tuple | list) or len(state) != n_states:
-        what = "a tensor" if hasattr(found, "shape") else type(found).__name__
+        what = "a tensor" if hasattr(result, "shape") else type(result).__name__
         what = f"{len(state)} states" if isinstance(state, tuple | list) else what
         raise InputError(
             f"{getattr(step, '__qualname__', 'a step')} must return (output, state), the state a tuple of "

@@ -104,10 +104,10 @@ class Trace:
         if x.index in self._choices:
             x, choice = self._choices[x.index]
             weight = weight @ choice
-        found = self.add(len(weight), "linear", x.index, self.leaf(weight))
+        product = self.add(len(weight), "linear", x.index, self.leaf(weight))
         if chooses:
-            self._choices[found.index] = x, weight
-        return found
+            self._choices[product.index] = x, weight
+        return product
 
     def changed(self, x: "Rows", change: Callable[[Tensor], Tensor]) -> "Rows | None":
         """A linear change of the units of x, as one of the weights and biases that give x.

@@ -67,8 +67,8 @@ def _functions(code: Code, way: str, stages: Sequence[Sequence[Loop]], rows: dic
         for loop in loops:
             yield _text(code, loop, rows)
         yield "}\n\n"
-    given = ", int keep" if way == "forward" else ""
-    yield f"void {way}_stage(int stage{given}, const frame *f) {{\n"
+    parameter = ", int keep" if way == "forward" else ""
+    yield f"void {way}_stage(int stage{parameter}, const frame *f) {{\n"
     if way == "forward":
         yield "    if (keep) switch (stage) {\n"
         yield "".join(f"        case {k}: forward_{k}(f, 1); return;\n" for k in range(len(stages)))

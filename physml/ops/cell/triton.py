@@ -64,10 +64,10 @@ class TritonProgram(Program):
         super().__init__(plan, dtype)
         self.code = code(plan, Triton())
         self.layout = Layout(plan, self.code, lanes=1)
-        made = functions(self.code.text)
+        kernels = functions(self.code.text)
         self.stages = {
             way: [
-                [self._kernel(made[name_of(way, level, k)], loop) for k, loop in enumerate(loops)]
+                [self._kernel(kernels[name_of(way, level, k)], loop) for k, loop in enumerate(loops)]
                 for level, loops in enumerate(levels)
             ]
             for way, levels in (("forward", self.code.forward), ("backward", self.code.backward))
@@ -130,16 +130,16 @@ class TritonProgram(Program):
     def run(
         self,
         launch: graph.Launch,
-        given: list[Tensor],
+        inputs: list[Tensor],
         changed: list[Tensor],
-        made: list[Tensor],
+        outputs: list[Tensor],
         constants: tuple[Any, ...],
     ) -> None:
-        """`launch(given, changed, made, *constants)`, as a graph if it is many launches."""
+        """`launch(inputs, changed, outputs, *constants)`, as a graph if it is many launches."""
         if self.code.through_time:
-            launch(given, changed, made, *constants)
+            launch(inputs, changed, outputs, *constants)
         else:
-            graph.run(launch, given, changed, made, constants)
+            graph.run(launch, inputs, changed, outputs, constants)
 
     def forward(self, work: Forward, keep: bool) -> Results:
         with on_device(work.weights):
@@ -158,9 +158,9 @@ def functions(text: str) -> dict[str, Any]:
     """
     name = f"<physml cell {hashlib.sha256(text.encode()).hexdigest()[:20]}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    found: dict[str, Any] = {"__name__": "physml.ops.cell.generated"}
-    exec(compile(text, name, "exec"), found)
-    return found
+    namespace: dict[str, Any] = {"__name__": "physml.ops.cell.generated"}
+    exec(compile(text, name, "exec"), namespace)
+    return namespace
 
 
 def _place(x: Tensor, at: int, n: int) -> Tensor:
@@ -190,8 +190,8 @@ def _state_place(layout: Layout, path: Tensor, k: int) -> Tensor:
 # ---- forward ----
 
 
-def _forward(made: TritonProgram, work: Forward, keep: bool) -> Results:
-    layout, like = made.layout, work.weights
+def _forward(program: TritonProgram, work: Forward, keep: bool) -> Results:
+    layout, like = program.layout, work.weights
     n_batch, n_steps = work.n_batch, work.n_steps
     out = like.new_empty(n_steps, n_batch, layout.out_width)
     parts = [x.transpose(0, 1) for x in work.parts()]
@@ -200,7 +200,7 @@ def _forward(made: TritonProgram, work: Forward, keep: bool) -> Results:
     carried = like.new_empty(2, n_batch, layout.ld_row)  # the rows of the step before and the next one
     for k, x in enumerate(work.states):
         _state_place(layout, carried, k).copy_(x)
-    for begin, end in made.blocks(n_steps):
+    for begin, end in program.blocks(n_steps):
         path = work.path[begin : end + 2] if keep else like.new_empty(end - begin + 2, *carried.shape[1:])
         path[:2] = carried
         inside = path[1:-1]
@@ -208,24 +208,24 @@ def _forward(made: TritonProgram, work: Forward, keep: bool) -> Results:
             _place(inside, layout.at["row", v], x.shape[2]).copy_(x[begin:end])
         if ("row", "one") in layout.at:
             inside[..., layout.at["row", "one"]] = 1
-        given, constants = [work.weights, work.vec, work.fixed], (made, work.numbers, keep)
-        made.run(_steps, given, [path], [out[begin:end]], constants)
+        inputs, constants = [work.weights, work.vec, work.fixed], (program, work.numbers, keep)
+        program.run(_steps, inputs, [path], [out[begin:end]], constants)
         carried = path[-2:]
     last = [_state_place(layout, carried, k).clone() for k in range(len(work.states))]
     return out.transpose(0, 1), last
 
 
 def _steps(
-    given: list[Tensor],
+    inputs: list[Tensor],
     changed: list[Tensor],
-    made: list[Tensor],
+    outputs: list[Tensor],
     program: TritonProgram,
     numbers: Numbers,
     keep: bool,
 ) -> None:
     """The steps of a block; `path` (N + 2, B, ..) begins with the step before."""
-    weights, vec, fixed = given
-    (path,), (out,), layout = changed, made, program.layout
+    weights, vec, fixed = inputs
+    (path,), (out,), layout = changed, outputs, program.layout
     joined = [_weights(layout, weights, g) for g in range(len(layout.groups))]
     spans = program.spans(len(out))
     pre = path.new_empty(spans[0][1] * path.shape[1], layout.ld_pre)
@@ -246,35 +246,37 @@ def _steps(
 
 
 def _backward(
-    made: TritonProgram, work: Backward, d_out: Tensor | None, d_last: Sequence[Tensor | None]
+    program: TritonProgram, work: Backward, d_out: Tensor | None, d_last: Sequence[Tensor | None]
 ) -> None:
-    layout, like = made.layout, work.weights
+    layout, like = program.layout, work.weights
     n_batch, n_steps = work.n_batch, work.n_steps
     d_pre = like.new_empty(n_steps, n_batch, layout.ld_pre)
     d_in = like.new_empty(n_steps, n_batch, layout.ld_in)
-    n_parts = -(-n_steps // PART) if made.code.through_time else 1
+    n_parts = -(-n_steps // PART) if program.code.through_time else 1
     d_state, d_vec = like.new_zeros(n_batch, layout.ld_state), like.new_zeros(n_parts, n_batch, layout.ld_vec)
     d_fixed = like.new_zeros(n_parts, n_batch, layout.ld_fixed)
     for (width, _, _, at, _), x in zip(layout.states, d_last, strict=True):
         if x is not None:
             _place(d_state, at, width).copy_(x)
-    for begin, end in reversed(made.blocks(n_steps)):
+    for begin, end in reversed(program.blocks(n_steps)):
         d_block = like.new_zeros(end - begin, n_batch, layout.out_width)
         if d_out is not None:
             d_block.copy_(d_out[:, begin:end].transpose(0, 1))
-        given = [work.weights, work.vec, work.fixed, work.path[begin : end + 2], d_block]
+        inputs = [work.weights, work.vec, work.fixed, work.path[begin : end + 2], d_block]
         changed = [d_state, d_vec, d_fixed]
-        made.run(_steps_back, given, changed, [d_pre[begin:end], d_in[begin:end]], (made, work.numbers))
+        program.run(
+            _steps_back, inputs, changed, [d_pre[begin:end], d_in[begin:end]], (program, work.numbers)
+        )
     for (width, _, _, at, _), x in zip(layout.states, work.d_first, strict=True):
         x.copy_(_place(d_state, at, width))
     torch.sum(d_vec, (0, 1), out=work.d_vec)
     torch.sum(d_fixed, 0, out=work.d_fixed)
-    _after_all(made, work, d_pre.flatten(0, 1), d_in)
+    _after_all(program, work, d_pre.flatten(0, 1), d_in)
 
 
-def _after_all(made: TritonProgram, work: Backward, d_pre: Tensor, d_in: Tensor) -> None:
+def _after_all(program: TritonProgram, work: Backward, d_pre: Tensor, d_in: Tensor) -> None:
     """The products of all steps at once: gradients of weights and of inputs."""
-    layout = made.layout
+    layout = program.layout
     path, to_input = work.path[1:-1].flatten(0, 1), d_in.flatten(0, 1)
     for g, (_, n, at, first, n_pieces, _, _) in enumerate(layout.groups):
         d_weights = _weights(layout, work.d_weights, g)
@@ -285,16 +287,20 @@ def _after_all(made: TritonProgram, work: Backward, d_pre: Tensor, d_in: Tensor)
             _, n, pre, *_ = layout.groups[g]
             w = _place(_weights(layout, work.weights, g), column, k)
             _multiply(_place(d_pre, pre, n), w, _place(to_input, at, k), bool(add))
-    for v in made.code.inputs_written:
-        work.d_u[v] = _place(d_in, layout.at["d_in", v], made.graph.widths[v])
+    for v in program.code.inputs_written:
+        work.d_u[v] = _place(d_in, layout.at["d_in", v], program.graph.widths[v])
 
 
 def _steps_back(
-    given: list[Tensor], changed: list[Tensor], made: list[Tensor], program: TritonProgram, numbers: Numbers
+    inputs: list[Tensor],
+    changed: list[Tensor],
+    outputs: list[Tensor],
+    program: TritonProgram,
+    numbers: Numbers,
 ) -> None:
     """The steps of a block, the last one first."""
-    weights, vec, fixed, path, d_out = given
-    (d_state, d_vec, d_fixed), (d_pre, d_in), layout = changed, made, program.layout
+    weights, vec, fixed, path, d_out = inputs
+    (d_state, d_vec, d_fixed), (d_pre, d_in), layout = changed, outputs, program.layout
     joined = [_weights(layout, weights, g) for g in range(len(layout.groups))]
     spans, kept = program.spans(len(d_out)), program.keeps_state_gradients
     # A state that nothing reads keeps zero.
@@ -347,6 +353,6 @@ def cell(*tensors: Tensor, step: Step, n_inputs: int, program: Compiled) -> tupl
 
     Half precision is computed in float32, and rounded at the end.
     """
-    given = (x.float() for x in (*tensors, *program.trace.leaves))
-    output, last = programs.computed(program.program, program.trace, n_inputs, *given)
+    in_float32 = (x.float() for x in (*tensors, *program.trace.leaves))
+    output, last = programs.computed(program.program, program.trace, n_inputs, *in_float32)
     return output.to(tensors[0].dtype), tuple(x.to(tensors[0].dtype) for x in last)

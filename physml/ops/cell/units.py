@@ -60,8 +60,8 @@ def _mean(x: Rows, dim: Any = None, keepdim: bool = False) -> Rows:
 
 def _averaged(x: Rows, groups: int, away: bool = False) -> Rows:
     """The mean of each unit's group of neighbours, or with `away` the unit's distance from it."""
-    if away and (found := x.trace.changed(x, lambda weight: _centred(weight, groups))) is not None:
-        return found
+    if away and (centred := x.trace.changed(x, lambda weight: _centred(weight, groups))) is not None:
+        return centred
     if x.width > MOST_JOINED:
         means = x.trace.spread(summed(x, groups) / (x.width // groups), x.width)
         return x - means if away else means

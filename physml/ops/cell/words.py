@@ -27,23 +27,23 @@ def trace(
         states: the width of each state.
     Errors: NotExpressible.
     """
-    made = Trace(n_batch, like, WORDS)
-    u = tuple(made.add(width, "input", k) for k, width in enumerate(inputs))
-    state = tuple(made.add(width, "state", k) for k, width in enumerate(states))
+    trace = Trace(n_batch, like, WORDS)
+    u = tuple(trace.add(width, "input", k) for k, width in enumerate(inputs))
+    state = tuple(trace.add(width, "state", k) for k, width in enumerate(states))
     called = _called_in_a_graph if torch.compiler.is_compiling() else _called
     output, new = returned(called(step, u[0] if len(u) == 1 else u, state, like), len(states), step)
     if not isinstance(output, Rows):
         raise NotExpressible("its output depends on neither input nor state")
-    rows = [made.row(x, width) for x, width in zip(new, states, strict=True)]
-    made.outputs = (output.index, *(x.index for x in rows))
-    return made
+    rows = [trace.row(x, width) for x, width in zip(new, states, strict=True)]
+    trace.outputs = (output.index, *(x.index for x in rows))
+    return trace
 
 
 def _called(step: Callable[..., Any], u: Any, state: Any, like: Tensor) -> Any:
     before = torch.get_rng_state()
     try:
         with nullcontext() if like.device.type == "cpu" else NothingDrawn():
-            found = step(u, state)
+            result = step(u, state)
     except NotExpressible:
         raise
     except Exception as error:  # a mistake in the step is shown by the loop, at its place
@@ -54,7 +54,7 @@ def _called(step: Callable[..., Any], u: Any, state: Any, like: Tensor) -> Any:
             torch.set_rng_state(before)
     if drew:
         raise NotExpressible(RANDOM)
-    return found
+    return result
 
 
 def _called_in_a_graph(step: Callable[..., Any], u: Any, state: Any, like: Tensor) -> Any:

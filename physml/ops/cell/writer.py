@@ -125,38 +125,38 @@ class Writer:
         self.written: set[Key] = set()  # gradients that have a first part
         self.n_levels = max(self.levels) + 1
         self.home = self._homes()
-        self.wanted = self._wanted()
+        self.needed = self._needed()
         self.inside = plan.graph.inside
 
     def _homes(self) -> dict[int, tuple[str, Key]]:
         """Row, and place in it, of each node after the forward pass, if it is not among the saved."""
         plan = self.plan
-        found: dict[int, tuple[str, Key]] = {}
+        homes: dict[int, tuple[str, Key]] = {}
         for k, v in enumerate(self.graph.states):
             if k not in plan.carried and self.graph.nodes[v][0] not in ("state", "input"):
-                found[v] = ("next", ("state", k))
+                homes[v] = ("next", ("state", k))
         for v, node in enumerate(self.graph.nodes):
             if node[0] == "state":
                 k = node[1]
-                found[v] = ("prev", ("row", plan.carried[k])) if k in plan.carried else ("cur", ("state", k))
+                homes[v] = ("prev", ("row", plan.carried[k])) if k in plan.carried else ("cur", ("state", k))
             elif node[0] == "input" or v in plan.row:
-                found[v] = ("cur", ("row", v))
-        return found
+                homes[v] = ("cur", ("row", v))
+        return homes
 
-    def _wanted(self) -> list[bool]:
+    def _needed(self) -> list[bool]:
         """For each node, True if its gradient leads to one that is wanted."""
-        found: list[bool] = []
+        needed: list[bool] = []
         for v, (name, *rest) in enumerate(self.graph.nodes):
             if name in ("number", "exactly"):
-                found.append(False)
+                needed.append(False)
             elif name == "input":
-                found.append(self.plan.wanted[rest[0]])
+                needed.append(self.plan.input_needs[rest[0]])
             elif name in ("state", "vector", "fixed", "affine"):
-                found.append(True)
+                needed.append(True)
             else:
                 reached = zip(self.graph.arguments(v), BACKWARD[name], strict=True)
-                found.append(any(found[x] for x, way in reached if way is not None))
-        return found
+                needed.append(any(needed[x] for x, way in reached if way is not None))
+        return needed
 
     def at(self, loop: Loop, *key: object) -> str:
         if key not in self.offsets:
@@ -165,16 +165,16 @@ class Writer:
             loop.offsets.append(key)
         return f"o{self.offsets.index(key)} + j"
 
-    def value(self, loop: Loop, v: int, level: int, back: bool) -> str:
+    def value(self, loop: Loop, v: int, level: int, backward: bool) -> str:
         """The name of a node's value in a loop at `level`."""
         key = ("value", v)
         if key not in loop.names:
-            loop.names[key] = self._value(loop, v, level, back)
+            loop.names[key] = self._value(loop, v, level, backward)
         return loop.names[key]
 
-    def _value(self, loop: Loop, v: int, level: int, back: bool) -> str:
+    def _value(self, loop: Loop, v: int, level: int, backward: bool) -> str:
         name, *rest = self.graph.nodes[v]
-        here = self.levels[v] == level and not back
+        here = self.levels[v] == level and not backward
         if name == "number":
             loop.numbers.add(rest[0])
             return f"c{rest[0]}"
@@ -184,7 +184,7 @@ class Writer:
             return loop.load(f"vecs + {self.at(loop, 'vec', *rest, self.graph.widths[v])}")
         if name == "fixed":
             return loop.load(f"fixed + {self.at(loop, 'fixed', *rest)}")
-        if name == "affine" and not back:
+        if name == "affine" and not backward:
             return loop.load(f"pre + {self.at(loop, 'pre', v)}")
         if v in self.home and (name in ("state", "input") or not here):
             row, place = self.home[v]
@@ -193,15 +193,15 @@ class Writer:
                 return f"s{rest[0]}"
             return loop.load(f"{row} + {self.at(loop, *place)}")
         if not here and (name in KEPT or name == "affine" or v in self.saved):
-            self.save(v, back)
+            self.save(v, backward)
             return loop.load(f"cur + {self.at(loop, 'saved', v)}")
-        arguments = [self.value(loop, x, level, back) for x in self.graph.arguments(v)]
+        arguments = [self.value(loop, x, level, backward) for x in self.graph.arguments(v)]
         return loop.new(FORWARD[name].format(*arguments, **self.language.words))
 
-    def save(self, v: int, back: bool) -> None:
+    def save(self, v: int, backward: bool) -> None:
         if v not in self.saved:
             self.saved.append(v)
-        if not back:
+        if not backward:
             self.always.add(v)
 
     # ---- back ----
@@ -219,7 +219,7 @@ class Writer:
                 (g, x, not self._input(x) and self._added(self._gradient(x)))
                 for g, group in enumerate(self.plan.groups)
                 for x in group.operands
-                if group.level == level and isinstance(x, int) and self.wanted[x]
+                if group.level == level and isinstance(x, int) and self.needed[x]
             ]
         # Products to inputs come after all steps of a block, so after all elementwise parts.
         return stages, [(g, x, self._added(("d_in", x)) if self._input(x) else add) for g, x, add in backs]
@@ -252,7 +252,7 @@ class Writer:
         gradient = self._incoming(loop, here)
         for v in reversed(here):
             name, *_ = graph.nodes[v]
-            if not self.wanted[v]:
+            if not self.needed[v]:
                 continue
             inner = name not in ("state", "input", "vector", "fixed")
             if inner and self._gradient(v) in self.written:
@@ -270,7 +270,7 @@ class Writer:
             else:
                 self._to_leaf(loop, v, d, level)
         for v, parts in gradient.items():
-            if self.levels[v] < level and self.wanted[v]:
+            if self.levels[v] < level and self.needed[v]:
                 self._to_leaf(loop, v, " + ".join(parts), level)
         for k in loop.states:  # a state that this loop does not read may still enter a product
             if f"g{k}" not in loop.ends:
@@ -297,13 +297,13 @@ class Writer:
         name, *_ = self.graph.nodes[v]
         arguments = self.graph.arguments(v)
         for x, way in zip(arguments, BACKWARD[name], strict=True):
-            if way is None or not self.wanted[x]:
+            if way is None or not self.needed[x]:
                 continue
             names = {"d": d}
             if "{v}" in way:
-                names["v"] = self.value(loop, v, level, back=True)
+                names["v"] = self.value(loop, v, level, backward=True)
             values = [
-                self.value(loop, y, level, back=True) if f"{{{k}}}" in way else ""
+                self.value(loop, y, level, backward=True) if f"{{{k}}}" in way else ""
                 for k, y in enumerate(arguments)
             ]
             part = d if way == "{d}" else loop.new(way.format(*values, **names, **self.language.words))
@@ -353,21 +353,21 @@ class Writer:
                 continue
             name = graph.nodes[v][0]
             if v in self.plan.row and name not in ("state", "input"):
-                value = self.value(loop, v, level, back=False)
+                value = self.value(loop, v, level, backward=False)
                 loop.store(f"cur + {self.at(loop, 'row', v)}", self.language.cleared(value))
             for k, new in enumerate(graph.states):
                 if new != v or (k in self.plan.carried and k not in self.inside):
                     continue
-                value = self.value(loop, v, level, back=False)
+                value = self.value(loop, v, level, backward=False)
                 if k in self.inside:
                     loop.ends[f"s{k}"] = value
                 if k not in self.plan.carried:
                     loop.store(f"next + {self.at(loop, 'state', k)}", self.language.cleared(value))
             if graph.output == v:
-                value = self.value(loop, v, level, back=False)
+                value = self.value(loop, v, level, backward=False)
                 loop.store("out + j", value)
             if v in self.saved:
-                value = self.value(loop, v, level, back=False)
+                value = self.value(loop, v, level, backward=False)
                 loop.store(f"cur + {self.at(loop, 'saved', v)}", value)
                 if v not in self.always:
                     loop.lines[-1] = self.language.kept(loop.lines[-1])
@@ -377,15 +377,15 @@ class Writer:
 def code(plan: Plan, language: Language) -> Code:
     """The loops of a plan, and their source."""
     writer = Writer(plan, language)
-    back, backs = writer.backward()
-    ahead = writer.forward()
+    backward, backs = writer.backward()
+    forward = writer.forward()
     spilled, inputs, states = (
         sorted(v for kind, v in writer.written if kind == name) for name in ("d_op", "d_in", "d_state")
     )
     n_numbers = 1 + max((n[1] for n in plan.graph.nodes if n[0] == "number"), default=-1)
-    made = Code(
-        *(ahead, back, writer.offsets, writer.saved, backs, spilled, inputs, set(states), n_numbers),
+    code = Code(
+        *(forward, backward, writer.offsets, writer.saved, backs, spilled, inputs, set(states), n_numbers),
         through_time=plan.graph.start is not None,
     )
-    made.text = language.text(made)
-    return made
+    code.text = language.text(code)
+    return code

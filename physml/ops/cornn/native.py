@@ -110,17 +110,17 @@ def forward(
             empty((-(-n_steps // n_block), n_batch, 2 * n_padded), u.dtype),
         )
     u = call.in_rows(u)
-    given = [x.contiguous() for x in others]
+    contiguous = [x.contiguous() for x in others]
     sizes = call.integers(n_batch, n_steps, d_in, n_hidden, n_block, n_tile)
     room = call.scratch(library, "cornn", n_threads, sizes, u, backward=False)
-    made = (outputs, y_last, z_last, *(kept or (None, None)), room)
+    buffers = (outputs, y_last, z_last, *(kept or (None, None)), room)
     library.cornn_forward(
         n_threads,
         sizes,
         call.reals(*numbers),
         call.pointer(u),
         call.integers(*u.stride()[:2]),
-        *map(call.pointer, (*given, *made)),
+        *map(call.pointer, (*contiguous, *buffers)),
     )
     return (outputs.transpose(0, 1), y_last, z_last), kept, n_block
 
@@ -141,7 +141,7 @@ def backward(
     n_threads, n_tile, _ = _split(u, n_hidden)
     u = call.in_rows(u)
     d_outputs = None if d_outputs is None else call.in_rows(d_outputs)
-    given = [None if x is None else x.contiguous() for x in (W, Wcal, V, b, forces, states)]
+    contiguous = [None if x is None else x.contiguous() for x in (W, Wcal, V, b, forces, states)]
     d_last = [None if x is None else x.contiguous() for x in d_last]
     want_u, want_y, want_z, *want_weights = needs
     d_u = empty((n_steps, n_batch, d_in), u.dtype) if want_u else None
@@ -158,7 +158,7 @@ def backward(
         call.reals(*numbers),
         call.pointer(u),
         call.integers(*u.stride()[:2], *((0, 0) if d_outputs is None else d_outputs.stride()[:2])),
-        *map(call.pointer, (*given, d_outputs, *d_last, d_u, d_y, d_z, *d_weights, room)),
+        *map(call.pointer, (*contiguous, d_outputs, *d_last, d_u, d_y, d_z, *d_weights, room)),
     )
     d_input = None if d_u is None else d_u.transpose(0, 1)
     return d_input, d_y if want_y else None, d_z if want_z else None, *d_weights

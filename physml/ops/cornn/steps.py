@@ -66,7 +66,7 @@ def _run(
     strides: tuple[int, ...],
     sizes: tuple[int, int],
     others: tuple[Tensor, ...],
-    made: tuple[Tensor, ...],
+    outputs: tuple[Tensor, ...],
     numbers: Constants,
 ) -> None:
     n_batch, n_steps = sizes
@@ -74,7 +74,7 @@ def _run(
         u.data_ptr(),
         *strides,
         *[x.data_ptr() for x in others],
-        *[x.data_ptr() for x in made],
+        *[x.data_ptr() for x in outputs],
         n_steps,
         n_batch,
         u.shape[-1],

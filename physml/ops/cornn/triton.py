@@ -110,7 +110,7 @@ class CoRNNFunction(torch.autograd.Function):
         delta = _steps_back(forces, d_outputs, d_y, d_z, W, Wcal, ctx.numbers)
         flat = delta.flatten(0, 1)
         d_u = (flat @ V.float()).view(*delta.shape[:2], -1).transpose(0, 1) if need_u else None
-        found = (
+        gradients = (
             d_u,
             d_y if need_y else None,
             d_z if need_z else None,
@@ -119,7 +119,7 @@ class CoRNNFunction(torch.autograd.Function):
             flat.t() @ rows(u) if need_V else None,
             flat.sum(0) if need_b else None,
         )
-        return (None, *(None if x is None else x.to(u.dtype) for x in found))
+        return (None, *(None if x is None else x.to(u.dtype) for x in gradients))
 
 
 def cornn(

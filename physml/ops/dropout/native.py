@@ -44,9 +44,9 @@ def _draws_agree(dtype: torch.dtype) -> bool:
     generator = torch.default_generator
     if generator.get_state().numel() != STATE:
         return False
-    x, found = torch.ones(701, dtype=dtype), []
+    x, draws = torch.ones(701, dtype=dtype), []
     with torch.random.fork_rng(devices=[]):
         for draw in (F.dropout, noise):
             generator.manual_seed(0)  # torch.manual_seed would move those of GPUs too
-            found.append(torch.stack([draw(x, 0.3), draw(x, 0.5), torch.get_rng_state()[:701].to(dtype)]))
-    return torch.equal(*found)
+            draws.append(torch.stack([draw(x, 0.3), draw(x, 0.5), torch.get_rng_state()[:701].to(dtype)]))
+    return torch.equal(*draws)

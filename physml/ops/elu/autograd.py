@@ -24,11 +24,11 @@ class _Elu(torch.autograd.Function):
         x = x.contiguous()
         out = torch.empty_like(x)
         room = x.new_empty(2, min(BLOCK, x.numel()))
-        for given, to in zip(x.view(-1).split(BLOCK), out.view(-1).split(BLOCK), strict=True):
-            low = torch.clamp(given, max=0, out=room[0, : len(given)])
-            rest = torch.exp(low, out=room[1, : len(given)]).add_(1)
+        for x_block, to in zip(x.view(-1).split(BLOCK), out.view(-1).split(BLOCK), strict=True):
+            low = torch.clamp(x_block, max=0, out=room[0, : len(x_block)])
+            rest = torch.exp(low, out=room[1, : len(x_block)]).add_(1)
             rest.mul_(low.mul_(0.5).tanh_())
-            torch.clamp(given, min=0, out=to).add_(rest)
+            torch.clamp(x_block, min=0, out=to).add_(rest)
         ctx.save_for_backward(out)
         return out
 

@@ -31,5 +31,5 @@ def gate(
             f"a graph of {n} nodes needs x, new and q ({n}, H) and share ({n}, 1); "
             f"got {', '.join(map(str, shapes))}."
         )
-    given = (x, new, q) if share is None else (x, new, q, share)
-    return _gate(*given, edges=edges, p=p, backend=where_p_allows("gate", q, edges, p, backend, x, new))
+    tensors = (x, new, q) if share is None else (x, new, q, share)
+    return _gate(*tensors, edges=edges, p=p, backend=where_p_allows("gate", q, edges, p, backend, x, new))

@@ -91,8 +91,8 @@ def blocks(q: Tensor, edges: Edges) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     i = edges.sender[order]
     step = max(1, CHUNK // q.shape[1]) if q.device.type == "cpu" else max(1, len(i))
     buffer = q.new_empty(2, min(step, len(i)), q.shape[1])
-    for one, other in zip(i.split(step), j.split(step), strict=True):
-        yield one, other, buffer[:, : len(one)]
+    for senders, receivers in zip(i.split(step), j.split(step), strict=True):
+        yield senders, receivers, buffer[:, : len(senders)]
 
 
 def difference(q: Tensor, i: Tensor, j: Tensor, block: Tensor) -> Tensor:

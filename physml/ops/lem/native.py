@@ -83,7 +83,7 @@ def _call(tensors: tuple[Tensor | None, ...], dt: float, clip: Clip, n_threads: 
     group = min(-(-n_batch // n_threads), ROWS if size <= NEAR else MANY_ROWS)
     least = -(-FAR_ROWS // group) if size > FAR else 1
     low, high = clip or (0.0, 0.0)
-    made = Call(
+    arguments = Call(
         n_batch=n_batch,
         n_steps=n_steps,
         d_in=d_in,
@@ -97,9 +97,9 @@ def _call(tensors: tuple[Tensor | None, ...], dt: float, clip: Clip, n_threads: 
         low=low,
         high=high,
     )
-    made.point(TENSORS, tensors)
-    made.u_batch, made.u_step, made.u_feature = u.stride()
-    return made
+    arguments.point(TENSORS, tensors)
+    arguments.u_batch, arguments.u_step, arguments.u_feature = u.stride()
+    return arguments
 
 
 def _forward(
@@ -112,12 +112,16 @@ def _forward(
     library = load(SOURCE, u.dtype)
     vector = library.lem_vector()
     width = -(-n_hidden // vector) * vector
-    made = _call((u, *others), dt, clip, torch.get_num_threads())
+    arguments = _call((u, *others), dt, clip, torch.get_num_threads())
     path = pool.empty((n_steps, n_batch, width), u.dtype)
     last_y, last_z = u.new_empty(n_batch, n_hidden), u.new_empty(n_batch, n_hidden)
-    kept = pool.empty((n_steps * n_batch, library.lem_kept(n_hidden, made.gated)), u.dtype) if keep else None
-    made.point((*KEPT, *LAST), (path, kept, last_y, last_z))
-    made.run(library, False, u.dtype)
+    kept = (
+        pool.empty((n_steps * n_batch, library.lem_kept(n_hidden, arguments.gated)), u.dtype)
+        if keep
+        else None
+    )
+    arguments.point((*KEPT, *LAST), (path, kept, last_y, last_z))
+    arguments.run(library, False, u.dtype)
     return path, kept, last_y, last_z
 
 
@@ -158,19 +162,19 @@ def _backward(
     y, z, W, Wy, V = (x.contiguous() for x in weights)
     d_outputs, *d_last = incoming
     d_last = [None if x is None else x.contiguous() for x in d_last]
-    made = _call((u, y, z, W, Wy, V, None), dt, clip, n_threads)
-    made.point(KEPT, (path, kept))
-    made.point(INCOMING, (d_outputs, *d_last))
+    arguments = _call((u, y, z, W, Wy, V, None), dt, clip, n_threads)
+    arguments.point(KEPT, (path, kept))
+    arguments.point(INCOMING, (d_outputs, *d_last))
     if d_outputs is not None:
-        made.d_batch, made.d_step, made.d_unit = d_outputs.stride()
+        arguments.d_batch, arguments.d_step, arguments.d_unit = d_outputs.stride()
     (n_batch, n_steps, d_in), n_rows = u.shape, V.shape[0]
     shapes = ((n_steps, n_batch, d_in), y.shape, z.shape, W.shape, Wy.shape, V.shape, (n_rows,))
     gradients = [
         pool.empty(tuple(shape), u.dtype) if needed or name in ("y", "z") else None
         for name, shape, needed in zip(TENSORS, shapes, needs, strict=True)
     ]
-    made.point([f"d_{name}" for name in TENSORS], gradients)
-    made.run(load(SOURCE, u.dtype), True, u.dtype)
+    arguments.point([f"d_{name}" for name in TENSORS], gradients)
+    arguments.run(load(SOURCE, u.dtype), True, u.dtype)
     d_u, *others = gradients
     return None if d_u is None else d_u.transpose(0, 1), *others
 

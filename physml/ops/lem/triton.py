@@ -124,7 +124,7 @@ class LEMFunction(torch.autograd.Function):
         delta = _steps_back(values, path_y, path_z, d_outputs, d_y, d_z, W, Wy, ctx.dt, ctx.clip)
         flat, split = delta.flatten(0, 1), len(W)
         d_u = (flat @ V.float()).view(*delta.shape[:2], -1).transpose(0, 1) if need_u else None
-        found = (
+        gradients = (
             d_u,
             d_y if need_y else None,
             d_z if need_z else None,
@@ -133,7 +133,7 @@ class LEMFunction(torch.autograd.Function):
             flat.t() @ rows(u) if need_V else None,
             flat.sum(0) if need_b else None,
         )
-        return (None, None, *(None if x is None else x.to(u.dtype) for x in found))
+        return (None, None, *(None if x is None else x.to(u.dtype) for x in gradients))
 
 
 def lem(*tensors: Tensor, dt: float, clip: Clip) -> tuple[Tensor, Tensor, Tensor]:

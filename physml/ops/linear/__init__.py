@@ -23,12 +23,12 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, backend: st
     "auto" is C for x (N, D) in float32 on a CPU of AMD's, large enough, D and H multiples of 16: elsewhere
     torch's own products are as fast. With `runtime.backend=native` it is C on any CPU, for these sizes.
     """
-    wanted = resolved(backend)
-    in_c = _suits(x, weight) and (wanted == "native" or (wanted == "auto" and slow_products()))
+    requested = resolved(backend)
+    in_c = _suits(x, weight) and (requested == "native" or (requested == "auto" and slow_products()))
     if backend == "auto" and not in_c:
         return reference.linear(x, weight, bias)
-    given = (x, weight) if bias is None else (x, weight, bias)
-    return _linear(*given, backend=backend)
+    tensors = (x, weight) if bias is None else (x, weight, bias)
+    return _linear(*tensors, backend=backend)
 
 
 def _suits(x: Tensor, weight: Tensor) -> bool:

@@ -34,7 +34,7 @@ class LinearNative(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        given, weight, out = x.contiguous(), weight.contiguous(), x.new_empty(len(x), len(weight))
+        x_contiguous, weight, out = x.contiguous(), weight.contiguous(), x.new_empty(len(x), len(weight))
         own = None if bias is None else bias.contiguous()
         ctx.sizes = call.integers(*x.shape, len(weight))
         ctx.of_all = bias is not None and bias.dim() == 1
@@ -43,7 +43,7 @@ class LinearNative(torch.autograd.Function):
         code = load(SOURCE, x.dtype).linear_forward(
             call.threads(len(x), ctx.work, PARALLEL),
             ctx.sizes,
-            *map(call.pointer, (given, weight, own)),
+            *map(call.pointer, (x_contiguous, weight, own)),
             stride,
             call.pointer(out),
         )

@@ -68,17 +68,17 @@ def _found(source: Path | str, name: str, dtype: torch.dtype, defined: tuple[str
         raise Unavailable(f"native code computes in float32 or float64; got {dtype}")
     more_flags = os.environ.get("PHYSML_NATIVE_FLAGS", "")
     key = (source, dtype, defined, os.environ.get("CC"), more_flags, os.environ.get("PHYSML_CACHE"))
-    if (made := _made.get(key)) is None:
+    if (loaded := _made.get(key)) is None:
         with _lock:
-            if (made := _made.get(key)) is None:
+            if (loaded := _made.get(key)) is None:
                 try:
-                    made = _loaded(source, name, dtype, defined, more_flags)
+                    loaded = _loaded(source, name, dtype, defined, more_flags)
                 except Unavailable as reason:
-                    made = reason
-                _made[key] = made
-    if isinstance(made, Unavailable):
-        raise Unavailable(*made.args)
-    return made
+                    loaded = reason
+                _made[key] = loaded
+    if isinstance(loaded, Unavailable):
+        raise Unavailable(*loaded.args)
+    return loaded
 
 
 def _loaded(
@@ -118,8 +118,8 @@ def _made_or_cached(begin: Path, source: Path | str, flags: list[str]) -> Path:
         compiler = _compiler(os.environ.get("CC"))
         made_by = _hash(shlex.join(compiler), _version(tuple(compiler)))
     except Unavailable as reason:
-        found = begin.parent.glob(f"{begin.name}-{_hash(*_parts(source, flags))}-*.so")
-        for path in sorted(found, key=lambda file: file.stat().st_mtime, reverse=True):
+        candidates = begin.parent.glob(f"{begin.name}-{_hash(*_parts(source, flags))}-*.so")
+        for path in sorted(candidates, key=lambda file: file.stat().st_mtime, reverse=True):
             if _sound(path):
                 return path
         raise Unavailable(
@@ -142,16 +142,16 @@ def _words(variable: str, text: str) -> list[str]:
         raise InputError(f"{variable} must be words as a shell reads them; got {text!r}: {error}.") from error
 
 
-def _compiler(given: str | None) -> list[str]:
+def _compiler(cc: str | None) -> list[str]:
     """The command of CC, or the first compiler on the PATH."""
-    if given:
-        command = _words("CC", given)
+    if cc:
+        command = _words("CC", cc)
         if not command or shutil.which(command[0]) is None:
-            raise Unavailable(f"no C compiler: CC={given} is not there")
+            raise Unavailable(f"no C compiler: CC={cc} is not there")
         return command
     for name in COMPILERS:
-        if found := shutil.which(name):
-            return [found]
+        if path := shutil.which(name):
+            return [path]
     raise Unavailable("no C compiler: " + ", ".join(COMPILERS) + " are not on the PATH")
 
 
@@ -233,11 +233,11 @@ def _sound(path: Path) -> bool:
 def _compile(command: list[str], source: Path | str, path: Path) -> None:
     """Under another name first: a process that is killed here leaves nothing that looks finished."""
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-        made, digest = Path(folder) / "made.so", Path(folder) / "made.sha256"
+        library, digest = Path(folder) / "made.so", Path(folder) / "made.sha256"
         if isinstance(source, str):
             text, source = source, Path(folder) / "generated.c"
             source.write_text(text, encoding="ascii")
-        _output([*command, str(source), "-o", str(made), "-lm"])
-        digest.write_text(hashlib.sha256(made.read_bytes()).hexdigest(), encoding="ascii")
-        made.replace(path)
+        _output([*command, str(source), "-o", str(library), "-lm"])
+        digest.write_text(hashlib.sha256(library.read_bytes()).hexdigest(), encoding="ascii")
+        library.replace(path)
         digest.replace(_digest_path(path))

@@ -11,7 +11,7 @@ from physml.ops.native import library
 
 def load(source: Path, dtype: torch.dtype) -> ctypes.CDLL:
     """Same as `library.load`, for the products of this run: exact, or of numbers rounded to bfloat16."""
-    made = library.load(source, dtype, backend.bf16_products())
+    loaded = library.load(source, dtype, backend.bf16_products())
     if backend.bf16_products():
-        backend.note_bf16_products(bool(made.bf16_instructions()))
-    return made
+        backend.note_bf16_products(bool(loaded.bf16_instructions()))
+    return loaded

@@ -59,17 +59,17 @@ def few(n_rows: int, n_hidden: int) -> bool:
 def function(source: Path, name: str, kinds: Kinds, dtype: torch.dtype) -> Any:
     """The function of a library, ready to be called with numbers; None if there is no library."""
     bf16 = bf16_products()
-    found = kept_function(source, name, kinds, dtype, bf16)
-    if bf16 and found is not None:
+    function = kept_function(source, name, kinds, dtype, bf16)
+    if bf16 and function is not None:
         products.load(source, dtype)  # which counts them for this run, though the function is known
-    return found
+    return function
 
 
 @cache
 def kept_function(source: Path, name: str, kinds: Kinds, dtype: torch.dtype, bf16: bool) -> Any:
     try:
-        found = getattr(products.load(source, dtype), name)
+        function = getattr(products.load(source, dtype), name)
     except Unavailable:
         return None
-    found.argtypes = kinds
-    return found
+    function.argtypes = kinds
+    return function

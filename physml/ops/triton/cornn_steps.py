@@ -13,10 +13,10 @@ from physml.ops.triton.launch import FLAT, blocks, flat_grid
 Constants = tuple[float, float, float, float]  # dt, a, c, d
 
 
-def _forward(given: list[Tensor], changed: list[Tensor], made: list[Tensor], *constants: float) -> None:
-    (w,) = given  # (2H, H)
+def _forward(inputs: list[Tensor], changed: list[Tensor], outputs: list[Tensor], *constants: float) -> None:
+    (w,) = inputs  # (2H, H)
     x, y, z = changed  # (N, B, H) of N steps, (B, H)
-    path_y, path_z = made  # (N, B, H)
+    path_y, path_z = outputs  # (N, B, H)
     operand = torch.cat([y, z], 1).to(w.dtype)
     product = torch.empty_like(y, dtype=w.dtype)
     for n in range(len(x)):
@@ -34,18 +34,18 @@ def forward(
 
     Not `saved`, the path of z is its first entry alone.
     """
-    given = [torch.cat([W, Wcal], 1).t().contiguous()]
+    inputs = [torch.cat([W, Wcal], 1).t().contiguous()]
     y, z = path_y[0].clone(), path_z[0].clone()
     for begin, end in blocks(len(x)):
-        made_z = path_z[begin + 1 : end + 1] if saved else path_y.new_empty(end - begin, *z.shape)
-        graph.run(_forward, given, [x[begin:end], y, z], [path_y[begin + 1 : end + 1], made_z], constants)
+        block_z = path_z[begin + 1 : end + 1] if saved else path_y.new_empty(end - begin, *z.shape)
+        graph.run(_forward, inputs, [x[begin:end], y, z], [path_y[begin + 1 : end + 1], block_z], constants)
     return z
 
 
-def _backward(given: list[Tensor], changed: list[Tensor], made: list[Tensor], *constants: float) -> None:
-    w, forces, d_outputs = given  # (H, 2H), (N, B, H), (N, B, H)
+def _backward(inputs: list[Tensor], changed: list[Tensor], outputs: list[Tensor], *constants: float) -> None:
+    w, forces, d_outputs = inputs  # (H, 2H), (N, B, H), (N, B, H)
     grad_y, grad_z, product = changed  # (B, H), (B, H), (B, 2H): what the step after sends to [y | z]
-    (delta,) = made  # (N, B, H)
+    (delta,) = outputs  # (N, B, H)
     operand = torch.empty_like(grad_y, dtype=w.dtype)
     for n in reversed(range(len(delta))):
         kernels.cornn_back[flat_grid(grad_y)](
@@ -73,8 +73,8 @@ def backward(
         d_block = d_y.new_zeros(end - begin, *d_y.shape)
         if d_outputs is not None:
             d_block.copy_(d_outputs[:, begin:end].transpose(0, 1))
-        given = [w, forces[begin:end], d_block]
-        graph.run(_backward, given, [d_y, d_z, product], [delta[begin:end]], constants)
+        inputs = [w, forces[begin:end], d_block]
+        graph.run(_backward, inputs, [d_y, d_z, product], [delta[begin:end]], constants)
     for state, rest in zip((d_y, d_z), product.chunk(2, 1), strict=True):
         state += rest
     return delta

@@ -18,7 +18,7 @@ from physml.ops.triton.launch import precision
 LIMIT = 8  # graphs kept, each with its buffers; the one longest unused goes first
 WARM_UPS = 2  # runs before the capture: kernels are compiled, cuBLAS gets its workspace
 
-Launch = Callable[..., None]  # launch(given, changed, made, *constants)
+Launch = Callable[..., None]  # launch(inputs, changed, outputs, *constants)
 
 log = logging.getLogger("physml")
 
@@ -34,15 +34,17 @@ class _Graph:
         self.lock = Lock()
         self.done = torch.cuda.Event() if groups[0][0].is_cuda else None
 
-    def run(self, given: Sequence[Tensor], changed: Sequence[Tensor], made: Sequence[Tensor]) -> None:
+    def run(self, inputs: Sequence[Tensor], changed: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
         # The buffers are one set: a thread or a stream that comes second waits for the first.
         with self.lock:
             if self.done is not None:
                 torch.cuda.current_stream().wait_event(self.done)
-            for source, buffer in zip((*given, *changed), (*self.buffers[0], *self.buffers[1]), strict=True):
+            for source, buffer in zip((*inputs, *changed), (*self.buffers[0], *self.buffers[1]), strict=True):
                 buffer.copy_(source)
             self.replay()
-            for result, buffer in zip((*changed, *made), (*self.buffers[1], *self.buffers[2]), strict=True):
+            for result, buffer in zip(
+                (*changed, *outputs), (*self.buffers[1], *self.buffers[2]), strict=True
+            ):
                 result.copy_(buffer)
             if self.done is not None:
                 self.done.record(torch.cuda.current_stream())
@@ -80,25 +82,25 @@ def clear() -> None:
 
 def run(
     launch: Launch,
-    given: Sequence[Tensor],
+    inputs: Sequence[Tensor],
     changed: Sequence[Tensor],
-    made: Sequence[Tensor],
+    outputs: Sequence[Tensor],
     constants: tuple[Hashable, ...],
 ) -> None:
-    """launch(given, changed, made, *constants), as a graph where one can be had.
+    """launch(inputs, changed, outputs, *constants), as a graph where one can be had.
 
     The number of launches may depend on shapes and constants, on nothing else.
 
     Args:
-        given: tensors that are read only.
+        inputs: tensors that are read only.
         changed: tensors that are read and written.
-        made: tensors that are written only.
+        outputs: tensors that are written only.
     """
-    graph = _graph(launch, (given, changed, made), constants) if possible(given[0]) else None
+    graph = _graph(launch, (inputs, changed, outputs), constants) if possible(inputs[0]) else None
     if graph is None:
-        launch(given, changed, made, *constants)
+        launch(inputs, changed, outputs, *constants)
     else:
-        graph.run(given, changed, made)
+        graph.run(inputs, changed, outputs)
 
 
 def _graph(

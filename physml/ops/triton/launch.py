@@ -34,8 +34,8 @@ def shared_memory(device: torch.device) -> int:
     """Bytes for one program."""
     if device.type != "cuda":
         return SHARED
-    found = torch.cuda.get_device_properties(device)
-    return int(getattr(found, "shared_memory_per_block_optin", found.shared_memory_per_block))
+    properties = torch.cuda.get_device_properties(device)
+    return int(getattr(properties, "shared_memory_per_block_optin", properties.shared_memory_per_block))
 
 
 def power_of_two(n: int, least: int = 1) -> int:

@@ -13,11 +13,11 @@ from physml.ops.triton.launch import FLAT, blocks, flat_grid
 
 
 def _forward(
-    given: list[Tensor], changed: list[Tensor], made: list[Tensor], dt: float, clip: Clip, gated: bool
+    inputs: list[Tensor], changed: list[Tensor], outputs: list[Tensor], dt: float, clip: Clip, gated: bool
 ) -> None:
-    w, w_y = given  # (H, 3H), (H, H)
+    w, w_y = inputs  # (H, 3H), (H, H)
     x, y, z = changed  # (N, B, R) of N steps, (B, H)
-    path_y, path_z = made  # (N, B, H)
+    path_y, path_z = outputs  # (N, B, H)
     operand_y, operand_z = y.to(w.dtype, copy=True), torch.empty_like(z, dtype=w.dtype)
     product, product_y = w.new_empty(len(y), w.shape[1]), torch.empty_like(operand_y)
     n_hidden, grid = y.shape[1], flat_grid(y)
@@ -39,21 +39,21 @@ def forward(
 
     Not `saved`, the path of z is its first entry alone.
     """
-    given = [W.t().contiguous(), Wy.t().contiguous()]
+    inputs = [W.t().contiguous(), Wy.t().contiguous()]
     y, z = path_y[0].clone(), path_z[0].clone()
     for begin, end in blocks(len(x)):
-        made_z = path_z[begin + 1 : end + 1] if saved else path_y.new_empty(end - begin, *z.shape)
-        made = [path_y[begin + 1 : end + 1], made_z]
-        graph.run(_forward, given, [x[begin:end], y, z], made, (dt, clip, len(W) > len(Wy)))
+        block_z = path_z[begin + 1 : end + 1] if saved else path_y.new_empty(end - begin, *z.shape)
+        outputs = [path_y[begin + 1 : end + 1], block_z]
+        graph.run(_forward, inputs, [x[begin:end], y, z], outputs, (dt, clip, len(W) > len(Wy)))
     return z
 
 
 def _backward(
-    given: list[Tensor], changed: list[Tensor], made: list[Tensor], dt: float, clip: Clip, gated: bool
+    inputs: list[Tensor], changed: list[Tensor], outputs: list[Tensor], dt: float, clip: Clip, gated: bool
 ) -> None:
-    w, w_y, values, old_y, old_z, d_outputs = given  # w (3H, H), w_y (H, H); the others (N, B, ...)
+    w, w_y, values, old_y, old_z, d_outputs = inputs  # w (3H, H), w_y (H, H); the others (N, B, ...)
     grad_y, grad_z, product_y = changed  # (B, H); the last one: what the step after sends to y
-    (delta,) = made  # (N, B, R)
+    (delta,) = outputs  # (N, B, R)
     operand, operand_y = w.new_empty(len(grad_y), len(w)), w.new_empty(grad_y.shape)
     product_z = torch.empty_like(product_y)
     n_hidden, grid = grad_y.shape[1], flat_grid(grad_y)
@@ -95,8 +95,8 @@ def backward(
         d_block = d_y.new_zeros(end - begin, *d_y.shape)
         if d_outputs is not None:
             d_block.copy_(d_outputs[:, begin:end].transpose(0, 1))
-        given = [W, Wy, values[begin:end], path_y[begin:end], path_z[begin:end], d_block]
+        inputs = [W, Wy, values[begin:end], path_y[begin:end], path_z[begin:end], d_block]
         changed = [d_y, d_z, product]
-        graph.run(_backward, given, changed, [delta[begin:end]], (dt, clip, len(W) > len(Wy)))
+        graph.run(_backward, inputs, changed, [delta[begin:end]], (dt, clip, len(W) > len(Wy)))
     d_y += product
     return delta

@@ -34,12 +34,12 @@ def lem_z(
     step = dt
     if GATED:
         for gate in tl.static_range(2, 0, -1):  # that of z comes last and is used here
-            there = gate * n_hidden
-            pre = tl.load(x + there, mask=here) + tl.load(product + there, mask=here).to(tl.float32)
+            offset = gate * n_hidden
+            pre = tl.load(x + offset, mask=here) + tl.load(product + offset, mask=here).to(tl.float32)
             step = dt * sigmoid(pre)
             if CLIP:  # comparisons, for minimum and maximum would turn NaN into a number
                 step = tl.where(step < low, low, tl.where(step > high, high, step))
-            tl.store(x + there, step, mask=here)
+            tl.store(x + offset, step, mask=here)
     new = old + step * (new - old)
     tl.store(z + i, new, mask=here)
     tl.store(path_z + i, new, mask=here)
@@ -53,10 +53,10 @@ def lem_y(
     """Pre-activation of y -> value in its place, new y."""
     i, here, row, unit = numbers(n, n_hidden, BLOCK)
     x += row * (4 * n_hidden if GATED else 2 * n_hidden) + unit
-    there = 3 * n_hidden if GATED else n_hidden
+    offset = 3 * n_hidden if GATED else n_hidden
     old = tl.load(y + i, mask=here)
-    new = tanh(tl.load(x + there, mask=here) + tl.load(product + i, mask=here).to(tl.float32))
-    tl.store(x + there, new, mask=here)
+    new = tanh(tl.load(x + offset, mask=here) + tl.load(product + i, mask=here).to(tl.float32))
+    tl.store(x + offset, new, mask=here)
     step = tl.load(x + 2 * n_hidden, mask=here) if GATED else dt
     new = old + step * (new - old)
     tl.store(y + i, new, mask=here)

@@ -27,10 +27,18 @@ _SIZES = (c_ssize_t, c_ssize_t, c_ssize_t, c_int)  # T, B, H, threads
 
 
 @cache
-def _typed(made: CDLL) -> CDLL:
-    made.forward.argtypes = [*_SERIES, *[c_void_p] * 4, c_double, *_KEPT, *_SIZES]
-    made.backward.argtypes = [*_SERIES, *[c_void_p] * 3, c_double, *_KEPT, *_SERIES, *[c_void_p] * 5, *_SIZES]
-    return made
+def _typed(library: CDLL) -> CDLL:
+    library.forward.argtypes = [*_SERIES, *[c_void_p] * 4, c_double, *_KEPT, *_SIZES]
+    library.backward.argtypes = [
+        *_SERIES,
+        *[c_void_p] * 3,
+        c_double,
+        *_KEPT,
+        *_SERIES,
+        *[c_void_p] * 5,
+        *_SIZES,
+    ]
+    return library
 
 
 def _library(dtype: torch.dtype) -> CDLL:
@@ -168,9 +176,9 @@ def gradients(
 ) -> Gradients:
     """Gradients for an operator of torch: `operators.Kernel`."""
     push, y, _, w, step = tensors
-    given = (_series(push), *(x.contiguous() for x in (y, w, step)))
+    contiguous = (_series(push), *(x.contiguous() for x in (y, w, step)))
     path, z_kept = kept
-    return _backward(given, path, z_kept, incoming, needs[0], alpha)
+    return _backward(contiguous, path, z_kept, incoming, needs[0], alpha)
 
 
 def unicornn(

@@ -36,13 +36,13 @@ def project(
     backend: "auto" and "native" compute in C where there is a library, everything else in torch. In graphs of
     torch they are an operator, differentiable once.
     """
-    wanted = resolved(backend) in ("auto", "native") and x.device.type == "cpu"
+    native_allowed = resolved(backend) in ("auto", "native") and x.device.type == "cpu"
     in_graph = torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active()
     in_torch = in_graph or transformed(x, V, b, mask)
-    native = wanted and not in_torch and _available(x.dtype)
+    native = native_allowed and not in_torch and _available(x.dtype)
     if bf16_products() and not native:
         raise bf16_refused("unicornn", "its projections are not computed in C here")
-    if in_graph and wanted:
+    if in_graph and native_allowed:
         return _operator(x.transpose(0, 1).contiguous(), V, b, mask).transpose(0, 1)
     if in_torch:
         return F.linear(_masked(x.transpose(0, 1), mask), V, b).transpose(0, 1)
@@ -117,8 +117,8 @@ def _fake(x: Tensor, V: Tensor, b: Tensor | None, mask: Tensor | None) -> Tensor
 
 def _real_back(x: Tensor, V: Tensor, mask: Tensor | None, d_out: Tensor, needs: list[bool]) -> list[Tensor]:
     with torch.no_grad():
-        found = _gradients(x.contiguous(), V.contiguous(), mask, d_out, needs, _native(x))
-    return [alone(d) for d in found if d is not None]
+        gradients = _gradients(x.contiguous(), V.contiguous(), mask, d_out, needs, _native(x))
+    return [alone(d) for d in gradients if d is not None]
 
 
 def _fake_back(x: Tensor, V: Tensor, mask: Tensor | None, d_out: Tensor, needs: list[bool]) -> list[Tensor]:
@@ -137,8 +137,8 @@ def _save(ctx: Any, inputs: Arguments, output: Tensor) -> None:
 
 def _of_operator(ctx: Any, d_out: Tensor) -> Arguments:
     needs = list(ctx.needs_input_grad[:3])
-    found = iter(_operator_back(*ctx.saved_tensors, d_out, needs))
-    return *(next(found) if need else None for need in needs), None
+    gradients = iter(_operator_back(*ctx.saved_tensors, d_out, needs))
+    return *(next(gradients) if need else None for need in needs), None
 
 
 _operator = define("project", "(Tensor x, Tensor V, Tensor? b, Tensor? mask) -> Tensor", _real, _fake)
@@ -191,12 +191,12 @@ def _torch_backward(
 
 
 @cache
-def _typed(made: CDLL) -> CDLL:
+def _typed(library: CDLL) -> CDLL:
     sizes = [*[c_ssize_t] * 4, c_int]
-    made.forward.argtypes = [*[c_void_p] * 6, *sizes]
-    made.backward.argtypes = [*[c_void_p] * 8, *sizes]
-    made.room_for.argtypes, made.room_for.restype = [c_ssize_t, c_ssize_t, c_int, c_int], c_size_t
-    return made
+    library.forward.argtypes = [*[c_void_p] * 6, *sizes]
+    library.backward.argtypes = [*[c_void_p] * 8, *sizes]
+    library.room_for.argtypes, library.room_for.restype = [c_ssize_t, c_ssize_t, c_int, c_int], c_size_t
+    return library
 
 
 def _library(dtype: torch.dtype) -> CDLL:
@@ -223,16 +223,16 @@ def _address(x: Tensor | None) -> int | None:
     return None if x is None else x.data_ptr()
 
 
-def _scratch(made: CDLL, V: Tensor, n_threads: int, backward: bool) -> Tensor:
+def _scratch(library: CDLL, V: Tensor, n_threads: int, backward: bool) -> Tensor:
     n_hidden, d_in = V.shape
-    return pool.empty((made.room_for(d_in, n_hidden, n_threads, backward),), V.dtype)
+    return pool.empty((library.room_for(d_in, n_hidden, n_threads, backward),), V.dtype)
 
 
 def _forward(x: Tensor, V: Tensor, b: Tensor | None, mask: Tensor | None, out: Tensor) -> None:
     b = None if b is None else b.contiguous()
-    made, sizes = _library(x.dtype), _sizes(x, V)
-    room = _scratch(made, V, sizes[-1], backward=False)
-    made.forward(*map(_address, (x, mask, V, b, out, room)), *sizes)
+    library, sizes = _library(x.dtype), _sizes(x, V)
+    room = _scratch(library, V, sizes[-1], backward=False)
+    library.forward(*map(_address, (x, mask, V, b, out, room)), *sizes)
 
 
 def _backward(
@@ -244,13 +244,13 @@ def _backward(
     needs_V: bool,
     needs_b: bool,
 ) -> Gradients:
-    made, sizes = _library(x.dtype), _sizes(x, V)
+    library, sizes = _library(x.dtype), _sizes(x, V)
     (n_hidden, d_in), n_threads = V.shape, sizes[-1]
-    wide = -(-n_hidden // made.vector_length()) * made.vector_length()
+    wide = -(-n_hidden // library.vector_length()) * library.vector_length()
     d_V = pool.empty((n_threads, d_in, wide), x.dtype).zero_() if needs_V else None
     d_b = x.new_zeros(n_threads, wide) if needs_b else None
-    room = _scratch(made, V, n_threads, backward=True)
-    made.backward(*map(_address, (x, mask, V, d_out, d_x, d_V, d_b, room)), *sizes)
+    room = _scratch(library, V, n_threads, backward=True)
+    library.backward(*map(_address, (x, mask, V, d_out, d_x, d_V, d_b, room)), *sizes)
     return (
         None if d_V is None else (d_V[0] if n_threads == 1 else d_V.sum(0))[:, :n_hidden].t(),
         None if d_b is None else d_b.sum(0)[:n_hidden],

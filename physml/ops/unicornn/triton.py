@@ -115,10 +115,10 @@ class UnICORNNFunction(torch.autograd.Function):
                 BLOCK=block,
                 num_warps=warps,
             )
-        found = (state[0], state[1], *sums.sum(1))
+        gradients = (state[0], state[1], *sums.sum(1))
         return (
             None if d_push is None else d_push.transpose(0, 1).to(dtype),
-            *(x.to(dtype) if need else None for x, need in zip(found, needs, strict=True)),
+            *(x.to(dtype) if need else None for x, need in zip(gradients, needs, strict=True)),
             None,
         )
 
