@@ -23,7 +23,8 @@ STACKED = Grid(("a", "b"), (("x" * 30, "y" * 30),), folded=((0, 1),))
 def document(*grids: Grid) -> Document:
     return Document(
         id="own-1", title="Own", first=blocks(Lines(("What came out.",), look="strong"), *grids, Lines(())),
-        long=(Lines(("A reason",), "Reasons", "items"),), rules=(Lines(("A rule",)),), more={"--long": "all", "--rules": "verdicts"},
+        long=(Lines(("A reason",), "Reasons", "items"),), rules=(Lines(("A rule",)),),
+        more={"--long": "all", "--rules": "verdicts"},
     )  # fmt: skip
 
 
