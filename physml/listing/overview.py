@@ -21,7 +21,8 @@ MEANINGS = (
     "not reached here", "worse with settings of ours, or than a number that the paper quotes",
     "differs", "otherwise than printed with the settings of the paper or its code",
     "not run", "no finished run",
-    "no verdict", "fewer than three runs, or runs that do not compare; those of a short budget do not count as trained",
+    "no verdict", "fewer than three runs, or runs that do not compare; those of a short budget do not count "
+    "as trained",
 )  # fmt: skip
 
 
