@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from drawn_layers import numbers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -194,13 +195,9 @@ def hamiltonian(y: Tensor, z: Tensor, w: Tensor, push: Tensor, alpha: float) -> 
     return alpha / 2 * y.square().sum(-1) + z.square().sum(-1) / 2 + well
 
 
-def normal(*shape: int, seed: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.double, generator=torch.Generator().manual_seed(seed))
-
-
 def test_3_4_is_the_hamiltonian_of_3_2() -> None:
-    y, z = normal(4, seed=0).requires_grad_(), normal(4, seed=1).requires_grad_()
-    w, push, alpha = normal(4, seed=2), normal(4, seed=3), 0.7
+    y, z = numbers(4, seed=0).requires_grad_(), numbers(4, seed=1).requires_grad_()
+    w, push, alpha = numbers(4, seed=2), numbers(4, seed=3), 0.7
     by_y, by_z = torch.autograd.grad(hamiltonian(y, z, w, push, alpha), (y, z))
     torch.testing.assert_close(by_z, z)
     torch.testing.assert_close(-by_y, -(torch.tanh(w * y + push) + alpha * y))
@@ -239,8 +236,8 @@ def test_3_4_is_not_kept_when_the_input_changes() -> None:
 
 def test_3_9_is_the_hamiltonian_of_the_gradients_3_8() -> None:
     """-dH / dy_theta is what the derivative of (3.2) by theta = w_1 gives, which autograd takes."""
-    y, y_theta = normal(3, seed=0), normal(3, seed=1).requires_grad_()
-    w, push, alpha = normal(3, seed=2), normal(3, seed=3), 0.7
+    y, y_theta = numbers(3, seed=0), numbers(3, seed=1).requires_grad_()
+    w, push, alpha = numbers(3, seed=2), numbers(3, seed=3), 0.7
     first = torch.tensor([1.0, 0.0, 0.0], dtype=torch.double)
 
     def right(y: Tensor, w: Tensor) -> Tensor:
