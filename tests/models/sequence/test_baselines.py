@@ -14,6 +14,7 @@ from physml.models.sequence.gated import GRU, LSTM, TanhRNN
 from physml.models.sequence.indrnn import IndRNN
 from physml.models.sequence.lipschitz import LipschitzRNN
 from physml.models.sequence.orthogonal import ExpRNN
+from physml.ops.backend import running
 
 D, H = 3, 5
 DT, EPSILON, GAMMA = 0.3, 0.2, 0.1
@@ -122,11 +123,13 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], Step]] = {
 }
 
 
+@pytest.mark.parametrize("backend", ["native", "reference"])
 @pytest.mark.parametrize("name", LAYERS)
-def test_equals_a_loop_from_the_equations(name: str):
+def test_equals_a_loop_from_the_equations(name: str, backend: str):
     make, step = LAYERS[name]
     torch.manual_seed(0)
-    follows(make().double(), step)
+    with running(backend):
+        follows(make().double(), step)
 
 
 def test_lstm_state_dropout_masks_h_where_it_enters_w(monkeypatch):

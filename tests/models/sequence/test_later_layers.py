@@ -1,4 +1,4 @@
-"""Layers that came after the papers: against loops from their equations, their parallel form, stability."""
+"""Layers that came after the papers: against loops from their equations, stability."""
 
 import functools
 import math
@@ -160,9 +160,6 @@ def test_s4d_is_the_same_in_parts_of_a_batch(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(diagonal_ssm, "LARGE", 0)
     monkeypatch.setattr(diagonal_ssm, "PART", 1)
     test_equals_a_loop_from_the_equations("s4d")
-
-
-# --------------------------------------------------------------------------------- all steps at once
 
 
 # ------------------------------------------------------------------------------------------- stability
