@@ -1,9 +1,11 @@
-"""Layers and numbers in double precision, drawn from fixed seeds."""
+"""Layers, numbers and states in double precision, drawn from fixed seeds."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 
 def numbers(*shape: int, seed: int = 1) -> Tensor:
@@ -16,5 +18,40 @@ def made(layer: Callable[[], nn.Module], spread: float = 0.3) -> nn.Module:
     found = layer().double()
     with torch.no_grad():
         for k, p in enumerate(found.parameters()):
-            p.add_(spread * numbers(*p.shape, seed=k))
+            p.add_(spread * numbers(*(p.shape or (1,)), seed=k).reshape(p.shape))
     return found
+
+
+def randomised(layer: Any, scale: float, seed: int) -> Any:
+    """The layer in double precision and evaluation, all weights from a normal distribution of this width."""
+    layer = layer.double().eval()
+    rng = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for p in layer.parameters():
+            p.copy_(scale * torch.randn(p.shape, generator=rng, dtype=torch.double))
+    return layer
+
+
+def leaves(state: Any) -> Iterator[Tensor]:
+    """The tensors of a state, however it is nested."""
+    if isinstance(state, Tensor):
+        yield state
+    else:
+        for part in state:
+            yield from leaves(part)
+
+
+def like(state: Any, values: Iterator[Tensor]) -> Any:
+    """The values in the nesting of a state."""
+    return next(values) if isinstance(state, Tensor) else tuple(like(part, values) for part in state)
+
+
+def of_step(layer: nn.Module, u: Tensor, loss: Any, k: int | None) -> dict[str, Tensor]:
+    """The gradient by the weights of step k alone, which are tensors of their own; None: of all steps."""
+    own = {name: p.detach().clone().requires_grad_() for name, p in layer.named_parameters()}
+    state, output = None, u
+    for i in range(u.shape[1]):
+        given = own if k is None or i == k - 1 else {}
+        output, state = functional_call(layer, given, (u[:, i : i + 1],), {"state": state})
+    found = torch.autograd.grad(loss(output[:, -1]), list(own.values()), allow_unused=True)
+    return {n: torch.zeros_like(p) if g is None else g for (n, p), g in zip(own.items(), found, strict=True)}

@@ -24,6 +24,23 @@ def adjacency(edge_index: Tensor, n: int = N) -> np.ndarray:
     return A
 
 
+def looped(edge_index: Tensor, n: int = N) -> np.ndarray:
+    """P of equation 7.5: edges as stored, one loop at each node, over the roots of what both ends receive."""
+    A = np.eye(n)
+    for j, i in edge_index.T.tolist():
+        A[i, j] += float(i != j)
+    scale = A.sum(1) ** -0.5
+    return scale[:, None] * A * scale
+
+
+def relu(x: np.ndarray) -> np.ndarray:
+    return np.maximum(x, 0)
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
 def weights(layer: nn.Module) -> dict[str, np.ndarray]:
     """The weights by their symbols."""
     return {name: p.detach().numpy() for name, p in layer.symbols().items()}

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from drawn_layers import numbers
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
@@ -68,10 +69,6 @@ def layers() -> dict[str, nn.Module]:
 NAMES = list(layers())
 
 
-def draw(*shape: int, seed: int = 1) -> Tensor:
-    return torch.randn(*shape, dtype=torch.double, generator=torch.Generator().manual_seed(seed))
-
-
 def unrolled(layer: nn.Module, u: Tensor, loss: Any) -> tuple[list[dict[str, Tensor]], Tensor]:
     """dE/d(theta of step k) for every k, and dE/du, from one graph."""
     copies = [{n: p.detach().clone().requires_grad_() for n, p in layer.named_parameters()} for _ in range(T)]
@@ -92,8 +89,8 @@ def unrolled(layer: nn.Module, u: Tensor, loss: Any) -> tuple[list[dict[str, Ten
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_step_is_that_of_a_network_with_parameters_of_its_own_at_each(name: str) -> None:
-    layer, u = layers()[name], draw(B, T, D)
-    loss = squared_error(draw(B, layer.d_out, seed=2))
+    layer, u = layers()[name], numbers(B, T, D)
+    loss = squared_error(numbers(B, layer.d_out, seed=2))
     found = gradient_by_step(layer, u, loss)
     by_step, of_u = unrolled(layer, u, loss)
     for key in found.total:
@@ -111,7 +108,7 @@ def test_every_step_is_that_of_a_network_with_parameters_of_its_own_at_each(name
 
 @pytest.mark.parametrize("name", ["cornn", "unicornn", "lem", "lstm", "exprnn"])
 def test_products_of_jacobians_are_the_derivative_of_all_steps_at_once(name: str) -> None:
-    layer, u = layers()[name], draw(1, T, D)
+    layer, u = layers()[name], numbers(1, T, D)
     _, like = layer(u)
     nested = isinstance(like[0], tuple)
     parts = [x for pair in like for x in pair] if nested else list(like)
@@ -130,10 +127,10 @@ def test_products_of_jacobians_are_the_derivative_of_all_steps_at_once(name: str
 
 
 def test_the_gradient_by_the_first_state_is_the_cotangent_that_went_back() -> None:
-    layer, u = layers()["lem"], draw(1, T, D)
-    y, z = (draw(1, H, seed=s).mul(0).requires_grad_() for s in (3, 4))
+    layer, u = layers()["lem"], numbers(1, T, D)
+    y, z = (numbers(1, H, seed=s).mul(0).requires_grad_() for s in (3, 4))
     outputs, _ = layer(u, (y, z))
-    loss = squared_error(draw(1, H, seed=2))
+    loss = squared_error(numbers(1, H, seed=2))
     loss(outputs[:, -1]).backward()
     expected = torch.stack([y.grad.norm(), z.grad.norm()]).norm()
     torch.testing.assert_close(gradient_by_step(layer, u, loss).states[0], expected)
@@ -150,13 +147,13 @@ def test_ids_have_no_gradient() -> None:
 
 
 def test_training_mode_and_empty_inputs_are_refused() -> None:
-    layer, loss = layers()["lem"], squared_error(draw(B, H))
+    layer, loss = layers()["lem"], squared_error(numbers(B, H))
     with pytest.raises(InputError, match=r"Call network.eval\(\) first"):
-        gradient_by_step(layer.train(), draw(B, T, D), loss)
+        gradient_by_step(layer.train(), numbers(B, T, D), loss)
     with pytest.raises(InputError, match="at least one step"):
-        gradient_by_step(layer.eval(), draw(B, 0, D), loss)
+        gradient_by_step(layer.eval(), numbers(B, 0, D), loss)
     with pytest.raises(InputError, match="of one sequence"):
-        next(jacobian_products(layer, draw(2, T, D)))
+        next(jacobian_products(layer, numbers(2, T, D)))
 
 
 def test_a_start_that_is_not_named_is_refused() -> None:
@@ -165,4 +162,4 @@ def test_a_start_that_is_not_named_is_refused() -> None:
             return super().forward(u, (torch.ones(u.shape[0], H).to(u),) if state is None else state)
 
     with pytest.raises(InputError, match="does not start from zero"):
-        gradient_by_step(Elsewhere().double().eval(), draw(B, T, D), squared_error(draw(B, H)))
+        gradient_by_step(Elsewhere().double().eval(), numbers(B, T, D), squared_error(numbers(B, H)))

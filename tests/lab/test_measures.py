@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+from drawn_layers import of_step
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from physml.base.errors import ConfigError
 from physml.data.store import Store
@@ -118,17 +118,6 @@ def test_steps_of_lem_are_those_of_its_loop_on_valid_data(task: Adding) -> None:
         assert found[f"steps/least_{i}"] == pytest.approx(float(steps.min()), rel=1e-5)
         assert found[f"steps/mean_{i}"] == pytest.approx(float(steps.mean()), rel=1e-5)
         assert found[f"steps/greatest_{i}"] == pytest.approx(float(steps.max()), rel=1e-5)
-
-
-def of_step(layer: nn.Module, u: Tensor, loss: Any, k: int | None) -> dict[str, Tensor]:
-    """The gradient by the weights of step k alone, which are tensors of their own; None: of all steps."""
-    own = {name: p.detach().clone().requires_grad_() for name, p in layer.named_parameters()}
-    state, output = None, u
-    for i in range(u.shape[1]):
-        given = own if k is None or i == k - 1 else {}
-        output, state = functional_call(layer, given, (u[:, i : i + 1],), {"state": state})
-    found = torch.autograd.grad(loss(output[:, -1]), list(own.values()), allow_unused=True)
-    return {n: torch.zeros_like(p) if g is None else g for (n, p), g in zip(own.items(), found, strict=True)}
 
 
 def norm(parts: dict[str, Tensor]) -> float:

@@ -4,6 +4,7 @@ The theorem and its lemmas say that weights exist. Tested is the construction of
 oscillators of physml; what fails as printed has a test that shows it.
 """
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -216,8 +217,9 @@ def jumps(xi: np.ndarray) -> np.ndarray:
     return np.where(xi[:, :1] > 0, 1.0, -1.0)
 
 
-def function_errors(F: Any, width: int, fresh: np.ndarray) -> np.ndarray:
-    """|z(T) - F(xi)| at some xi (n, 2), for the network that is built for (4.22) with xi in [-1, 1]^2."""
+@functools.cache
+def network_of(F: Any, width: int) -> Any:
+    """z(T) for some xi (n, 2), of the network that is built for (4.22) with xi in [-1, 1]^2."""
     dt, omega, xi = 2e-3, universality.frequencies(2), np.random.default_rng(0).uniform(-1, 1, (300, 2))
     t = times(dt)
     fitted_at = np.arange(49, 1000, 50)
@@ -234,7 +236,11 @@ def function_errors(F: Any, width: int, fresh: np.ndarray) -> np.ndarray:
     low, high = beta(xi).min(0), beta(xi).max(0)
     near = fitted(lambda _: wanted.reshape(-1, 1), low, high, width=width, points=beta(xi), ridge=1e-10)
     built = universal.three_layers(near, omega, universal.inversion(T_END, 0.08, 200), p=2, delta=0.04, dt=dt)
-    return np.abs(built.run(inputs(fresh))[:, -1] - F(fresh))[:, 0]
+    return lambda xi: built.run(inputs(xi))[:, -1]
+
+
+def function_errors(F: Any, width: int, fresh: np.ndarray) -> np.ndarray:
+    return np.abs(network_of(F, width)(fresh) - F(fresh))[:, 0]
 
 
 FRESH = np.random.default_rng(1).uniform(-1, 1, (5, 2))

@@ -86,7 +86,7 @@ def test_seeds_differ_and_leave_the_random_numbers_of_others_alone() -> None:
 
 @BOTH
 @SHARED
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_plain_networks_lose_their_energy_exponentially(coupling: str, shared: bool, seed: int) -> None:
     per_layer, left = slope(curve("plain", coupling, seed, shared_weights=shared))
     assert per_layer < -0.15 and left < 0.02
@@ -95,7 +95,7 @@ def test_plain_networks_lose_their_energy_exponentially(coupling: str, shared: b
 
 @BOTH
 @SHARED
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_graphcon_with_tanh_keeps_its_energy(coupling: str, shared: bool, seed: int) -> None:
     """With damping it settles after a decay; without, it grows, but slower than exponentially."""
     damped = curve("graphcon", coupling, seed, shared_weights=shared, activation="tanh")
@@ -106,7 +106,7 @@ def test_graphcon_with_tanh_keeps_its_energy(coupling: str, shared: bool, seed: 
     assert np.log2(free[99] / free[49]) < 3.5  # no faster than n^3.5
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_plain_gcn_with_tanh_keeps_some_energy_for_its_nodes_are_parallel_and_not_equal(seed: int) -> None:
     at_end = curve("plain", "gcn", seed, activation="tanh", shared_weights=False)[-1]
     assert at_end > 1e-4
@@ -122,13 +122,12 @@ def test_graphcon_with_relu_loses_its_energy_or_blows_up(coupling: str) -> None:
     assert free[-1] > 1e10
 
 
-@BOTH
-@pytest.mark.parametrize("seed", range(2))
-def test_gradient_gating_keeps_energy_and_distance_over_1000_layers(coupling: str, seed: int) -> None:
-    y = curve("g2", coupling, seed, n_layers=1000)
+@pytest.mark.parametrize(("coupling", "n_layers"), [("gcn", 1000), ("gat", 300)])
+def test_gradient_gating_keeps_energy_and_distance_over_many_layers(coupling: str, n_layers: int) -> None:
+    y = curve("g2", coupling, 0, n_layers=n_layers)
     assert y.max() < 40 and y.min() > 10
     assert abs(slope(y)[0]) < 1e-3
-    distance = curve("g2", coupling, seed, n_layers=1000, measure="mad")
+    distance = curve("g2", coupling, 0, n_layers=n_layers, measure="mad")
     assert distance.max() < 0.3 and distance.min() > 0.1
     assert np.median([curve("plain", coupling, k, measure="mad")[-1] for k in range(3)]) < 1e-9
 

@@ -38,25 +38,6 @@ def path(dt: float = 0.01, horizon: float = 10.0, **given: Any) -> tuple[np.ndar
 # ---------------------------------------------------------------------------- the physics
 
 
-def test_without_input_it_is_a_sine() -> None:
-    t, y = path(0.005, **FREE)
-    np.testing.assert_allclose(y, np.sin(t), atol=1e-4)
-
-
-def test_halving_the_step_halves_the_error_of_a_damped_oscillator() -> None:
-    w, errors = np.sqrt(1 - 0.25**2 / 4), []
-    for dt in (0.02, 0.01, 0.005):
-        t, y = path(dt, **FREE | {"epsilon": 0.25})
-        errors.append(np.abs(y - np.exp(-t / 8) * np.sin(w * t) / w).max())
-    assert errors[-1] < 0.005
-    np.testing.assert_allclose(np.divide(errors[:-1], errors[1:]), 2.0, rtol=0.05)
-
-
-def test_a_forced_oscillator_has_its_closed_form() -> None:
-    t, y = path(0.001, **FREE | {"V": 1.0})
-    np.testing.assert_allclose(y, np.sin(t) + (np.cos(t) - np.cos(4 * t)) / 15, atol=2e-3)
-
-
 @pytest.mark.parametrize("activation", ["identity", "tanh"])
 def test_a_controlled_neuron_against_another_solver(activation: str) -> None:
     activations: dict[str, Callable[[float], float]] = {"identity": lambda x: x, "tanh": np.tanh}

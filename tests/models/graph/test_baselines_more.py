@@ -6,8 +6,8 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from graph_laws import OF_NODES, OF_PLACES, laws_of
-from small_graphs import ODD, N, adjacency, far_from_start, received, weights
+from drawn_layers import numbers
+from small_graphs import ODD, N, adjacency, far_from_start, looped, received, relu, sigmoid, weights
 from torch import Tensor, nn
 
 from physml.base.errors import InputError
@@ -22,7 +22,7 @@ from physml.models.graph.geniepath import GeniePath
 from physml.models.graph.geom_gcn import GeometricConvolution, GeomGCN
 from physml.models.graph.gnn import GNN
 from physml.models.graph.graph_fusion import Fusion
-from physml.models.graph.graph_layers import GraphAttention, GraphConvolution
+from physml.models.graph.graph_layers import GraphConvolution
 from physml.models.graph.graph_net import GraphNet
 from physml.models.graph.jknet import JKNet
 from physml.models.graph.link import LINK, LinkRegression
@@ -39,24 +39,17 @@ H = 4
 SELECT = "1 01 101 0111"
 
 
-def draw(*shape: int, seed: int = 1) -> Tensor:
-    return torch.randn(*shape, dtype=torch.double, generator=torch.Generator().manual_seed(seed))
-
-
 MADE = {
     "link": lambda: LINK(H, N, d_hidden=3),
     "acm": lambda: ChannelMixing(H, 3),
     "acm-variant": lambda: ChannelMixing(H, 3, variant=True),
     "acm-stack": lambda: ACMGCN(H, 3, 2),
-    "geom": lambda: GeometricConvolution(H, 2),
     "geom-stack": lambda: GeomGCN(H, 2, 2),
-    "ppr": lambda: PageRankGNN(H, 3, 2, alpha=0.2, k=2, n_heads=2),
     "dgn": lambda: DirectionalConvolution(
         H, 3, delta=0.8, aggregations=("mean", "max", "min", "av", "dx"), n_directions=2
     ),
     "spline": lambda: SplineCNN(H, 3, 2, places=(1, 3), reach=2.5, n_knots=3),
     "jk-cat": lambda: JKNet(GraphConvolution(H, H), 2, fuse="cat", activation="tanh"),
-    "jk-lstm": lambda: JKNet(GraphAttention(H, H, n_heads=2), 3, fuse="lstm", activation="tanh"),
     "geniepath": lambda: GeniePath(H, 3),
     "pde-diffusion": lambda: PDEGCN(H, 3, kind="diffusion", h=0.3),
     "pde-wave": lambda: PDEGCN(H, 3, kind="wave", h=0.3),
@@ -78,14 +71,6 @@ def numpy_of(module: nn.Module) -> dict[str, np.ndarray]:
 
 def close(found: Tensor, wanted: np.ndarray) -> None:
     np.testing.assert_allclose(found.detach().numpy(), wanted, rtol=1e-10, atol=1e-11)
-
-
-def relu(x: np.ndarray) -> np.ndarray:
-    return np.maximum(x, 0)
-
-
-def sigmoid(x: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-x))
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
@@ -122,9 +107,7 @@ def test_quadrants_are_of_the_sender_as_the_receiver_sees_it():
 
 
 def test_pagerank_keeps_the_nearest_and_is_the_same_in_chunks(monkeypatch: pytest.MonkeyPatch):
-    A = adjacency(ODD) + np.eye(N)
-    scale = A.sum(1) ** -0.5
-    Pi = 0.2 * np.linalg.inv(np.eye(N) - 0.8 * scale[:, None] * A * scale)
+    Pi = 0.2 * np.linalg.inv(np.eye(N) - 0.8 * looped(ODD.unique(dim=1)))
     wanted = set()
     for i in range(N):
         least = sorted(Pi[i])[-2]
@@ -156,7 +139,7 @@ def test_eigenvectors_are_of_each_part_alone_with_a_sign_of_their_own(monkeypatc
 
 
 def test_link_is_a_regression_on_links_alone():
-    net, x = make("link"), draw(N, H)
+    net, x = make("link"), numbers(N, H)
     w = numpy_of(net)
     close(net(x, ODD), adjacency(ODD) @ w["of_links.lin.weight"].T + w["of_links.lin.bias"])
     torch.testing.assert_close(net(0 * x, ODD), net(x, ODD))
@@ -165,20 +148,20 @@ def test_link_is_a_regression_on_links_alone():
         N + 1
     )
     w = numpy_of(whole)
-    close(whole(draw(N, 5), ODD), adjacency(ODD) @ w["decoder.lin.weight"].T + w["decoder.lin.bias"])
+    close(whole(numbers(N, 5), ODD), adjacency(ODD) @ w["decoder.lin.weight"].T + w["decoder.lin.bias"])
     with pytest.raises(InputError, match="LINK has no d_out"):
         GraphNet(lambda d: LINK(d, N), 5, 3, "node", hidden=None)
     with pytest.raises(InputError, match=r"needs model\.d_hidden=null"):
         GraphNet(lambda d: LINK(d, N, d_hidden=2), 5, 3, "node", hidden=None, decoder="layer")
     with pytest.raises(InputError, match="knows one graph, of 6 nodes; got one of 7"):
-        net(draw(7, H), ODD)
+        net(numbers(7, H), ODD)
     with pytest.raises(InputError, match="the task has many graphs"):
         LINK(H, None, d_hidden=3)
 
 
 @pytest.mark.parametrize("name", ["acm", "acm-variant"])
 def test_channels_are_mixed_for_each_node_against_a_loop(name: str):
-    layer, x = make(name), draw(N, H)
+    layer, x = make(name), numbers(N, H)
     w, X, js = weights(layer), x.numpy(), received(ODD)
     act = relu if name == "acm-variant" else lambda z: z
     low, high, own = (act(X @ w[f"W_{c}"]) for c in "LHI")
@@ -195,7 +178,7 @@ def test_channels_are_mixed_for_each_node_against_a_loop(name: str):
 
 
 def test_acm_gcn_is_its_layers_and_its_head_is_one_more():
-    net, x = make("acm-stack"), draw(N, H)
+    net, x = make("acm-stack"), numbers(N, H)
     torch.testing.assert_close(net(x, ODD), torch.relu(net.layers[1](torch.relu(net.layers[0](x, ODD)), ODD)))
     assert isinstance(net.head(5), ChannelMixing) and net.head(5).d_out == 5
     assert sum(p.numel() for p in ChannelMixing(1703, 64).parameters()) == 3 * 1703 * 64 + 3 * 64 + 9
@@ -205,7 +188,7 @@ def test_acm_gcn_is_its_layers_and_its_head_is_one_more():
 @pytest.mark.parametrize("edge_index", [ODD, TAIL], ids=["odd", "tail"])
 def test_geometric_convolutions_against_a_loop(edge_index: Tensor, merge: str):
     torch.manual_seed(0)
-    layer, x = GeometricConvolution(H, 2, merge=merge).double(), draw(N, H)
+    layer, x = GeometricConvolution(H, 2, merge=merge).double(), numbers(N, H)
     w, X, A = weights(layer), x.numpy(), adjacency(edge_index)
     z = latent.isomap(edge_index, N)
     far = sorted(np.linalg.norm(z[i] - z[j]) for i in range(N) for j in range(N) if i != j)
@@ -232,7 +215,7 @@ def test_geometric_convolutions_against_a_loop(edge_index: Tensor, merge: str):
 
 
 def test_geom_gcn_is_its_layers_and_its_head_the_mean_over_divisions():
-    net, x = make("geom-stack"), draw(N, H)
+    net, x = make("geom-stack"), numbers(N, H)
     first = torch.relu(net.layers[0](x, ODD))
     torch.testing.assert_close(net(x, ODD), torch.relu(net.layers[1](first, ODD)))
     head = net.head(5).double()
@@ -241,7 +224,7 @@ def test_geom_gcn_is_its_layers_and_its_head_the_mean_over_divisions():
 
 def test_gat_on_pagerank_is_gat_on_the_edges_that_it_draws():
     torch.manual_seed(0)
-    net, x = PageRankGNN(H, 3, 2, alpha=0.2, k=2).double(), draw(N, H)
+    net, x = PageRankGNN(H, 3, 2, alpha=0.2, k=2).double(), numbers(N, H)
     plain = GNN(H, 3, 2, kind="gat", activation="elu").double()
     plain.load_state_dict(net.state_dict())
     drawn = pagerank.pagerank_edges(ODD, N, 0.2, 2)
@@ -259,7 +242,7 @@ def test_gat_on_pagerank_is_gat_on_the_edges_that_it_draws():
 
 
 def test_directional_aggregation_against_a_loop():
-    layer, x = make("dgn"), draw(N, H)
+    layer, x = make("dgn"), numbers(N, H)
     w, X, rows = weights(layer), x.numpy(), []
     phi = eigenvectors.laplacian_vectors(ODD, N, 2).numpy()
     for i, js in enumerate(received(ODD)):
@@ -278,15 +261,6 @@ def test_directional_aggregation_against_a_loop():
     close(layer(x, ODD), np.stack(rows) @ w["W"].T + w["b"])
     with pytest.raises(InputError, match="each once"):
         DirectionalConvolution(H, 3, delta=1.0, aggregations=("mean", "mean"))
-
-
-def test_a_ring_has_no_direction_of_its_own():
-    """An eigenvalue of a ring is double: renaming nodes may choose another vector."""
-    ring = torch.tensor([[0, 1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 0]])
-    phi = eigenvectors.laplacian_vectors(ring, 6, 2).numpy()
-    A = np.maximum(adjacency(ring), adjacency(ring).T)
-    value = [v @ (np.diag(A.sum(1)) - A) @ v for v in phi.T]
-    assert value[0] == pytest.approx(value[1])
 
 
 def test_of_a_multiple_eigenvalue_all_processors_choose_the_same_vector(monkeypatch: pytest.MonkeyPatch):
@@ -311,7 +285,7 @@ def test_of_a_multiple_eigenvalue_all_processors_choose_the_same_vector(monkeypa
 
 def test_splines_against_a_loop():
     torch.manual_seed(0)
-    layer, x = SplineConvolution(H, 3, n_knots=4).double(), draw(N, H)
+    layer, x = SplineConvolution(H, 3, n_knots=4).double(), numbers(N, H)
     nn.init.normal_(layer.b)
     u = torch.rand(8, 2, dtype=torch.double, generator=torch.Generator().manual_seed(2))
     u[0] = torch.tensor([0.0, 1.0])  # the ends
@@ -327,7 +301,7 @@ def test_splines_against_a_loop():
 
 
 def test_a_spline_network_takes_places_from_features_and_sees_their_differences_alone():
-    net, x = make("spline"), draw(N, H)
+    net, x = make("spline"), numbers(N, H)
     place = x[:, [1, 3]]
     u = (0.5 + (place[ODD[0]] - place[ODD[1]]) / 5).clamp(0, 1)
     first = nn.functional.elu(net.layers[0](x[:, [0, 2]], u, ODD))
@@ -342,7 +316,7 @@ def test_a_spline_network_takes_places_from_features_and_sees_their_differences_
 
 @pytest.mark.parametrize("fuse", ["cat", "max", "lstm"])
 def test_jumping_knowledge_is_that_of_pyg(fuse: str):
-    layers = [draw(N, H, seed=k) for k in range(3)]
+    layers = [numbers(N, H, seed=k) for k in range(3)]
     mine, theirs = Fusion(fuse, H, 3).double(), JumpingKnowledge(fuse, channels=H, num_layers=3).double()
     if fuse == "lstm":
         theirs.lstm.load_state_dict(mine.lstm.state_dict())
@@ -352,7 +326,7 @@ def test_jumping_knowledge_is_that_of_pyg(fuse: str):
 
 
 def test_fusions_against_a_loop():
-    layers = [draw(N, H, seed=k) for k in range(3)]
+    layers = [numbers(N, H, seed=k) for k in range(3)]
     X = np.stack([x.numpy() for x in layers])
     close(Fusion("sum", H, 3)(layers), X.sum(0))
     close(Fusion("mean", H, 3)(layers), X.mean(0))
@@ -363,7 +337,7 @@ def test_fusions_against_a_loop():
 
 
 def test_jknet_fuses_the_layers_of_its_stack():
-    net, x = make("jk-cat"), draw(N, H)
+    net, x = make("jk-cat"), numbers(N, H)
     first = torch.tanh(net.stack.layers[0](x, ODD))
     torch.testing.assert_close(
         net(x, ODD), torch.cat([first, torch.tanh(net.stack.layers[1](first, ODD))], 1)
@@ -371,7 +345,7 @@ def test_jknet_fuses_the_layers_of_its_stack():
 
 
 def test_geniepath_against_a_loop():
-    net, x = make("geniepath"), draw(N, H)
+    net, x = make("geniepath"), numbers(N, H)
     X, C = x.numpy(), np.zeros((N, H))
     for n in range(3):
         w = {
@@ -393,7 +367,7 @@ def test_geniepath_against_a_loop():
 
 @pytest.mark.parametrize("kind", ["diffusion", "wave", "mixed"])
 def test_pde_gcn_is_three_explicit_steps_against_dense_gradients(kind: str):
-    net, x = make(f"pde-{kind}"), draw(N, H)
+    net, x = make(f"pde-{kind}"), numbers(N, H)
     A = adjacency(ODD)
     d = 1 + A.sum(1)
     pairs = [(i, j) for i in range(N) for j in range(N) if A[i, j]]
@@ -415,30 +389,8 @@ def test_pde_gcn_is_three_explicit_steps_against_dense_gradients(kind: str):
     close(net(x, ODD), X)
 
 
-def test_diffusion_smooths_and_the_wave_keeps_its_energy():
-    """With K = I and sigma the identity: the energy of leapfrog steps is exact."""
-    x, A = draw(N, H), adjacency(TAIL)
-    d = 1 + A.sum(1)
-    w = np.maximum(A, A.T) / np.outer(d, d)
-    L = np.diag(w.sum(1)) - w
-    net = PDEGCN(H, 1, activation="identity").double()
-    close(net.force(x, net.K[0], TAIL), L @ x.numpy())
-
-    def after(kind: str, n: int) -> np.ndarray:
-        net = PDEGCN(H, n, kind=kind, h=0.5, activation="identity").double()
-        return net(x, TAIL).detach().numpy()
-
-    def energy(n: int) -> float:
-        now, new = after("wave", n), after("wave", n + 1)
-        return float((((new - now) / 0.5) ** 2).sum() + (new * (L @ now)).sum())
-
-    np.testing.assert_allclose([energy(n) for n in (2, 7, 40)], energy(1), rtol=1e-10)
-    slopes = [float((z * (L @ z)).sum()) for z in (x.numpy(), *(after("diffusion", n) for n in (1, 10, 40)))]
-    assert sorted(slopes, reverse=True) == slopes and slopes[-1] < 0.1 * slopes[0]
-
-
 def test_f2gnn_against_its_choices():
-    net, x = make("f2"), draw(N, H)
+    net, x = make("f2"), numbers(N, H)
     w = numpy_of(net)
 
     def block(n: int, z: np.ndarray) -> np.ndarray:
@@ -472,7 +424,7 @@ def test_impossible_choices_are_refused(select: str, fuse: str, says: str):
 
 def test_cluster_gcn_adds_to_the_diagonal():
     """PyG's layer against equations 10 and 11 of Cluster-GCN, with the second weight that PyG adds."""
-    layer, x = ClusterGCNConv(H, 3, diag_lambda=1.0).double(), draw(N, H)
+    layer, x = ClusterGCNConv(H, 3, diag_lambda=1.0).double(), numbers(N, H)
     A = adjacency(TAIL) + np.eye(N)
     P = A / A.sum(1, keepdims=True)
     w = numpy_of(layer)
@@ -497,7 +449,7 @@ def test_chebnet_is_three_chebyshev_polynomials_of_the_scaled_laplacian(edge_ind
 
     L is scaled by the greatest eigenvalue that any graph can have, 2, to 2 L / 2 - I.
     """
-    net, x = stack_of_conf("chebnet"), draw(N, H)
+    net, x = stack_of_conf("chebnet"), numbers(N, H)
     A, sent = np.zeros((N, N)), np.zeros(N)
     for j, i in edge_index.T.tolist():
         if i != j:
@@ -522,7 +474,7 @@ def test_chebnet_is_three_chebyshev_polynomials_of_the_scaled_laplacian(edge_ind
 
 def test_sage_max_takes_the_greatest_of_what_neighbours_send_behind_a_layer():
     """Channel by channel along the edges as stored, loops with them; nodes 4 and 5 receive nothing: 0."""
-    net, x = stack_of_conf("sage_max"), draw(N, H)
+    net, x = stack_of_conf("sage_max"), numbers(N, H)
     assert [i for i, js in enumerate(received(ODD)) if not js] == [4, 5]
     found, X = list(net.steps(x, ODD)), x.numpy()
     assert len(found) == 2
@@ -535,11 +487,3 @@ def test_sage_max_takes_the_greatest_of_what_neighbours_send_behind_a_layer():
         X = relu(new)
         assert (X > 0).mean() > 0.3
         close(out, X)
-
-
-# ------------------------------------------------------------------------------------ what holds for all
-
-
-@pytest.mark.parametrize("name", MADE)
-def test_the_laws_of_layers_on_graphs(name: str):
-    laws_of(lambda: make(name), H, OF_NODES if name == "link" else OF_PLACES if "geom" in name else ())

@@ -2,13 +2,13 @@
 
 import itertools
 import math
-import warnings
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from small_graphs import ODD
+from drawn_layers import numbers
+from small_graphs import ODD, looped, relu
 from torch import Tensor, nn
 
 from physml.base.errors import InputError
@@ -19,7 +19,6 @@ from physml.graph.measures import dirichlet_energy, grid
 from physml.graph.rows import Rows, sparse_rows
 from physml.models.graph.diffusion import Diffusion, LateDiffusion
 from physml.models.graph.fagcn import FAGCN
-from physml.models.graph.g2 import GradientGating
 from physml.models.graph.gcnii import GCNII
 from physml.models.graph.ggcn import GGCN
 from physml.models.graph.gnn import GNN, PairNorm, drop_edges
@@ -32,20 +31,12 @@ from physml.models.graph.graph_layers import (
     TransformerAttention,
 )
 from physml.models.graph.graph_net import GraphModel, GraphNet, pooled
-from physml.models.graph.graphcon import CitationGraphCON, GraphCON
+from physml.models.graph.graphcon import GraphCON
 from physml.task.batch import Batch
 from physml.training.evaluate import apply
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # PyG calls torch.jit.script, which torch deprecates
-    from torch_geometric.nn import GCN2Conv
-
 N, D, H, C = 6, 5, 4, 3
 NONE = torch.zeros(2, 0, dtype=torch.long)
-
-
-def draw(*shape: int, seed: int = 1) -> Tensor:
-    return torch.randn(*shape, dtype=torch.double, generator=torch.Generator().manual_seed(seed))
 
 
 def attention(d: int) -> TransformerAttention:
@@ -58,31 +49,12 @@ def attention(d: int) -> TransformerAttention:
 def stack(name: str, d: int = H) -> nn.Module:
     oscillator = {"dt": 0.5, "gamma": 1.0, "alpha": 0.5, "activation": "tanh"}
     made = {
-        "mlp": lambda: GNN(d, H, 2, kind="mlp"),
         "gcn": lambda: GNN(d, H, 2, kind="gcn"),
         "gat": lambda: GNN(d, H, 2, kind="gat", n_heads=2),
-        "sage": lambda: GNN(d, H, 2, kind="sage", residual=True),
-        "gcnii": lambda: GCNII(d, 3, alpha=0.1, lam=0.5),
-        "gcnii-star": lambda: GCNII(d, 3, alpha=0.1, lam=0.5, variant="star"),
-        "diffusion": lambda: Diffusion(attention(d), T=2.5),
         "graphcon": lambda: GraphCON(GraphConvolution(d, d), 3, **oscillator, residual="official-v2"),
-        "graphcon-gat": lambda: GraphCON(GraphAttention(d, d, n_heads=2), 3, **oscillator, heads="official"),
-        "graphcon-tran": lambda: GraphCON(attention(d), 3, **oscillator),
-        "citation": lambda: CitationGraphCON(attention(d), T=2.5),
-        "g2": lambda: GradientGating(MeanConvolution(d, d), 3, p=2.5, activation="relu"),
-        "g2-single": lambda: GradientGating(
-            GraphConvolution(d, d), 3, p=2.0, activation="relu", single_rate=True, aggregate="mean",
-            gate_coupling=MeanConvolution(d, d),
-        ),
-    }  # fmt: skip
+    }
     torch.manual_seed(0)
     return made[name]().double()
-
-
-STACKS = [
-    "mlp", "gcn", "gat", "sage", "gcnii", "gcnii-star", "diffusion",
-    "graphcon", "graphcon-gat", "graphcon-tran", "citation", "g2", "g2-single",
-]  # fmt: skip
 
 
 def network(name: str, readout: str = "node", pool: str | None = None, **options) -> GraphNet:
@@ -93,7 +65,7 @@ def network(name: str, readout: str = "node", pool: str | None = None, **options
 def test_a_plain_stack_is_its_layers_one_after_the_other():
     for kind, residual in itertools.product(("mlp", "gcn", "sage"), (False, True)):
         net = GNN(D, H, 3, kind=kind, activation="tanh", residual=residual).double()
-        x = draw(N, D)
+        x = numbers(N, D)
         wanted = x
         for layer in net.layers:
             new = torch.tanh(layer(wanted, ODD))
@@ -111,12 +83,12 @@ def test_layers_of_the_kind_asked_for():
 
 
 def test_a_perceptron_sees_no_edges():
-    net, x = GNN(D, H, 2, kind="mlp").double(), draw(N, D)
+    net, x = GNN(D, H, 2, kind="mlp").double(), numbers(N, D)
     assert torch.equal(net(x, ODD), net(x, NONE))
 
 
 def test_pair_norm_centres_and_keeps_the_mean_square():
-    x = draw(7, 3) * 5 + 2
+    x = numbers(7, 3) * 5 + 2
     out = PairNorm(scale=1.5)(x)
     torch.testing.assert_close(out.mean(0), torch.zeros(3, dtype=torch.double), rtol=0, atol=1e-12)
     assert out.square().sum(1).mean().item() == pytest.approx(1.5**2, rel=1e-6)
@@ -129,77 +101,36 @@ def test_pair_norm_centres_and_keeps_the_mean_square():
         assert dirichlet_energy(normed(features, edge_index), edge_index) > 1e-2
 
 
-def test_gcnii_equals_pyg_and_starts_close_to_the_identity():
-    net, x = GCNII(H, 3, alpha=0.1, lam=0.5).double(), draw(N, H)
-    wanted = x
-    for n, W in enumerate(net.W, 1):
-        layer = GCN2Conv(H, alpha=0.1, theta=0.5, layer=n).double()
-        layer.weight1.data = W.data
-        wanted = torch.relu(layer(wanted, x, ODD))
-    torch.testing.assert_close(net(x, ODD), wanted, rtol=1e-9, atol=1e-12)
-    assert torch.equal(GCNII(H, 2, alpha=1.0, lam=0.0).double()(x, ODD), torch.relu(x))
+def gcnii_in_a_loop(net: GCNII, x: Tensor) -> np.ndarray:
+    """With dense matrices; in the official code the weights of GCNII* meet bare features."""
+    P, X, start = looped(ODD), x.numpy(), x.numpy()
+    a, b = (1.0, 1.0) if net.variant == "star-official" else (1 - net.alpha, net.alpha)
+    for n, weight in enumerate(net.W, 1):
+        beta, W = math.log(net.lam / n + 1), weight.detach().numpy()
+        V = W if net.variant is None else net.V[n - 1].detach().numpy()
+        plain = (1 - net.alpha) * P @ X + net.alpha * start
+        X = relu((1 - beta) * plain + beta * (a * P @ X @ W + b * start @ V))
+    return X
 
 
-def star_in_a_loop(net: GCNII, x: Tensor, factors: bool) -> np.ndarray:
-    """GCNII* number by number in Python's float64; without `factors` the weights meet bare features."""
-    senders = [[i] for i in range(N)]  # of each node, with one loop
-    for j, i in ODD.T.tolist():
-        if i != j:
-            senders[i].append(j)
-    degree = [len(of) for of in senders]
-    start = before = x.tolist()
-    for n, (W, V) in enumerate(zip(net.W, net.V, strict=True), 1):
-        beta, w, v = math.log(net.lam / n + 1), W.tolist(), V.tolist()
-        after = [[0.0] * H for _ in range(N)]
-        for i in range(N):
-            spread = [
-                sum(before[j][k] / math.sqrt(degree[i] * degree[j]) for j in senders[i]) for k in range(H)
-            ]
-            for k in range(H):
-                a, b = (1 - net.alpha, net.alpha) if factors else (1.0, 1.0)
-                total = (1 - beta) * ((1 - net.alpha) * spread[k] + net.alpha * start[i][k])
-                for m in range(H):
-                    total += beta * (a * spread[m] * w[m][k] + b * start[i][m] * v[m][k])
-                after[i][k] = max(total, 0.0)
-        before = after
-    return np.array(before)
-
-
-@pytest.mark.parametrize(("variant", "factors"), [("star", True), ("star-official", False)])
-def test_gcnii_star_against_a_loop(variant, factors):
-    net, x = GCNII(H, 3, alpha=0.3, lam=1.5, variant=variant).double(), draw(N, H)
-    wanted = star_in_a_loop(net, x, factors)
+@pytest.mark.parametrize("variant", [None, "star", "star-official"])
+def test_gcnii_against_a_loop(variant: str | None):
+    net, x = GCNII(H, 3, alpha=0.3, lam=1.5, variant=variant).double(), numbers(N, H)
+    wanted = gcnii_in_a_loop(net, x)
     assert (wanted > 0).any()
     np.testing.assert_allclose(net(x, ODD).detach().numpy(), wanted, rtol=1e-12, atol=1e-12)
 
 
-def test_gcnii_star_equals_pyg():
-    net, x = GCNII(H, 3, alpha=0.3, lam=0.5, variant="star").double(), draw(N, H)
-    wanted = x
-    for n, (W, V) in enumerate(zip(net.W, net.V, strict=True), 1):
-        layer = GCN2Conv(H, alpha=0.3, theta=0.5, layer=n, shared_weights=False).double()
-        layer.weight1.data, layer.weight2.data = W.data, V.data
-        wanted = torch.relu(layer(wanted, x, ODD))
-    torch.testing.assert_close(net(x, ODD), wanted, rtol=1e-9, atol=1e-12)
+def test_gcnii_starts_close_to_the_identity():
+    x = numbers(N, H)
+    assert torch.equal(GCNII(H, 2, alpha=1.0, lam=0.0).double()(x, ODD), torch.relu(x))
 
 
 @pytest.mark.parametrize("variant", ["star", "star-official"])
-def test_gcnii_star_has_twice_the_weights_and_their_gradients_are_right(variant):
-    def size(net: GCNII) -> int:
-        return sum(p.numel() for p in net.parameters())
-
-    torch.manual_seed(3)
-    net = GCNII(H, 2, alpha=0.3, lam=1.5, variant=variant).double()
-    assert size(net) == 2 * 2 * H * H == 2 * size(GCNII(H, 2))
-    for weight in net.parameters():
-        assert 0 < weight.abs().max() <= H**-0.5
-    x = draw(N, H).requires_grad_()
-    names = [name for name, _ in net.named_parameters()]
-
-    def out(x: Tensor, *weights: Tensor) -> Tensor:
-        return torch.func.functional_call(net, dict(zip(names, weights, strict=True)), (x, ODD))
-
-    assert torch.autograd.gradcheck(out, (x, *net.parameters()))
+def test_gcnii_star_has_twice_the_weights(variant: str):
+    net, plain = GCNII(H, 2, variant=variant), GCNII(H, 2)
+    assert sum(p.numel() for p in net.parameters()) == 2 * sum(p.numel() for p in plain.parameters())
+    assert all(0 < weight.abs().max() <= H**-0.5 for weight in net.parameters())
 
 
 def test_gcnii_refuses_an_unknown_variant():
@@ -221,10 +152,10 @@ def test_dropout_between_layers_is_of_training_alone_and_keeps_the_mean(kind):
             net = GCNII(H, 2, alpha=0.3, lam=0.5, dropout=rate, variant=variant)
         with torch.no_grad():
             for n, p in enumerate(net.parameters()):
-                p.copy_(draw(*p.shape, seed=n).abs())
+                p.copy_(numbers(*p.shape, seed=n).abs())
         return net.double()
 
-    x = draw(N, H).abs()
+    x = numbers(N, H).abs()
     dropping, plain = made(0.4), made(0.0)
     wanted = plain(x, ODD)
     dropping.eval()
@@ -244,7 +175,7 @@ def test_dropout_between_layers_is_set_in_the_config(model):
     config, parts = checked(compose([*settings, "model.n_layers=3"]).config)
     task = SimpleNamespace(d_in=D, d_out=C, readout="node", tokens=None, vectors=None)
     assert config["net"]["dropout"] == config["net"]["input_dropout"] == 0  # of the network around the stack
-    net, x = build.build_net(parts, task), draw(N, D).float()
+    net, x = build.build_net(parts, task), numbers(N, D).float()
     assert net.stack.dropout == 0.5
     assert not torch.equal(net(x, ODD), net(x, ODD))
     net.eval()
@@ -252,7 +183,7 @@ def test_dropout_between_layers_is_set_in_the_config(model):
 
 
 def test_diffusion_against_a_loop():
-    net, x = stack("diffusion"), draw(N, H)
+    net, x = Diffusion(attention(H), T=2.5).double(), numbers(N, H)
     with torch.no_grad():
         net.a.fill_(0.3)
         net.b.fill_(-0.2)
@@ -273,7 +204,7 @@ def test_drop_edge_leaves_out_about_its_share_and_only_in_training():
     assert kept.shape[1] == len(kept_weight) == pytest.approx(2800, abs=120)
     known = {(*e, w) for *e, w in zip(*edge_index.tolist(), weight.tolist(), strict=True)}
     assert all((*e, w) in known for *e, w in zip(*kept.tolist(), kept_weight.tolist(), strict=True))
-    net, x = GNN(D, H, 2, kind="gcn", drop_edge=0.5).double(), draw(N, D)
+    net, x = GNN(D, H, 2, kind="gcn", drop_edge=0.5).double(), numbers(N, D)
     assert not torch.equal(net(x, ODD), net(x, ODD))
     net.eval()
     plain = GNN(D, H, 2, kind="gcn").double()
@@ -284,28 +215,11 @@ def test_drop_edge_leaves_out_about_its_share_and_only_in_training():
     )
 
 
-@pytest.mark.parametrize("name", STACKS)
-def test_any_stack_fits_into_the_network_and_learns(name: str):
-    net = network(name, encoder_activation="relu", decoder_activation="relu")
-    x, y = draw(N, D), torch.tensor([0, 1, 2, 0, 1, 2])
-    optimizer = torch.optim.Adam(net.parameters(), lr=0.04)
-    losses = []
-    for _ in range(30):
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(net(x, ODD), y)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < 0.8 * losses[0]
-
-
-@pytest.mark.parametrize("name", STACKS)
-def test_a_batch_of_graphs_equals_its_graphs_one_by_one(name: str):
-    net = network(name, "graph", "sum")
+def test_a_batch_of_graphs_equals_its_graphs_one_by_one():
+    net = network("gat", "graph", "sum")
     sizes, parts = (N, 3, 1), (ODD, torch.tensor([[0, 1], [1, 2]]), NONE)
-    xs = [draw(n, D, seed=n) for n in sizes]
-    starts = [0, N, N + 3]
-    edge_index = torch.cat([e + s for e, s in zip(parts, starts, strict=True)], 1)
+    xs = [numbers(n, D, seed=n) for n in sizes]
+    edge_index = torch.cat([e + s for e, s in zip(parts, (0, N, N + 3), strict=True)], 1)
     batch = torch.repeat_interleave(torch.arange(3), torch.tensor(sizes))
     together = net(torch.cat(xs), edge_index, batch=batch)
     alone = torch.cat([net(x, e) for x, e in zip(xs, parts, strict=True)])
@@ -324,51 +238,29 @@ def test_what_looks_at_all_nodes_at_once_takes_no_batch_of_graphs(mixing: str):
     for readout, pool in (("graph", "sum"), ("node", None)):
         net = GraphNet(layer, D, C, readout, hidden=H, pool=pool).double()
         one, two = torch.zeros(N, dtype=torch.long), torch.tensor([0, 0, 0, 0, 0, 1])
-        torch.testing.assert_close(net(draw(N, D), ODD, batch=one), net(draw(N, D), ODD))
+        torch.testing.assert_close(net(numbers(N, D), ODD, batch=one), net(numbers(N, D), ODD))
         with pytest.raises(InputError, match=f"{mixing} looks at all nodes at once.*got 2 graphs"):
-            net(draw(N, D), ODD, batch=two)
+            net(numbers(N, D), ODD, batch=two)
 
 
-@pytest.mark.parametrize("name", STACKS)
-def test_renaming_the_nodes_renames_the_outputs(name: str):
-    net, x = network(name), draw(N, D)
-    order = torch.tensor([3, 5, 0, 4, 1, 2])
-    renamed = torch.empty_like(x)
-    renamed[order] = x
-    torch.testing.assert_close(net(renamed, order[ODD])[order], net(x, ODD), rtol=1e-9, atol=1e-10)
-
-
-@pytest.mark.parametrize("name", STACKS)
-def test_graphs_without_edges_have_an_answer_and_impossible_ones_are_refused(name: str):
-    net = network(name)
-    assert torch.isfinite(net(draw(N, D), NONE)).all()
-    with pytest.raises(InputError, match="got 0 to 6"):
-        net(draw(N, D), torch.tensor([[0], [6]]))
+@pytest.mark.parametrize("shape", [(N, D + 1), (0, D)])
+def test_features_of_another_shape_are_refused(shape: tuple[int, int]):
     with pytest.raises(InputError, match=r"input must have shape \(N, 5\)"):
-        net(draw(N, D + 1), ODD)
-    with pytest.raises(InputError, match=r"input must have shape \(N, 5\)"):
-        net(draw(0, D), NONE)
+        network("gcn")(numbers(*shape), NONE)
 
 
-@pytest.mark.parametrize("name", ["gcn", "gcnii", "graphcon", "mlp"])
-def test_edge_weights_reach_the_layers_that_take_them(name: str):
-    net, x = network(name), draw(N, D)
+def test_edge_weights_reach_the_layers():
+    net, x = network("gcn"), numbers(N, D)
     ones = net(x, ODD, edge_weight=torch.ones(8, dtype=torch.double))
     torch.testing.assert_close(ones, net(x, ODD))
     changed = net(x, ODD, edge_weight=torch.linspace(0.1, 3, 8, dtype=torch.double))
-    assert torch.equal(changed, ones) == (name == "mlp")
-
-
-@pytest.mark.parametrize("name", ["gat", "sage", "diffusion", "citation", "graphcon-tran", "g2"])
-def test_edge_weights_that_would_be_lost_are_refused(name: str):
-    with pytest.raises(InputError, match="takes no edge_weight"):
-        network(name)(draw(N, D), ODD, edge_weight=torch.ones(8, dtype=torch.double))
+    assert not torch.equal(changed, ones)
 
 
 def test_the_trainer_calls_it_with_the_fields_of_a_batch():
     net = network("gcn", "graph", "mean")
     batch = Batch(
-        draw(N, D), torch.zeros(2), edge_index=ODD[:, :0], edge_weight=torch.ones(0, dtype=torch.double),
+        numbers(N, D), torch.zeros(2), edge_index=ODD[:, :0], edge_weight=torch.ones(0, dtype=torch.double),
         batch=torch.tensor([0, 0, 0, 1, 1, 1]),
     )  # fmt: skip
     output, state = apply(net, batch)
@@ -376,7 +268,7 @@ def test_the_trainer_calls_it_with_the_fields_of_a_batch():
 
 
 def test_pools():
-    x, batch = draw(5, 2), torch.tensor([1, 0, 1, 1, 0])
+    x, batch = numbers(5, 2), torch.tensor([1, 0, 1, 1, 0])
     first, second = x[[1, 4]], x[[0, 2, 3]]
     torch.testing.assert_close(pooled(x, batch, "sum"), torch.stack([first.sum(0), second.sum(0)]))
     torch.testing.assert_close(pooled(x, batch, "mean"), torch.stack([first.mean(0), second.mean(0)]))
@@ -392,7 +284,7 @@ def test_pools():
 
 def test_a_model_of_given_parts_is_encoder_stack_decoder_and_pool():
     encoder, middle, decoder = nn.Linear(D, H).double(), stack("gcn"), nn.Linear(H, C).double()
-    x = draw(N, D)
+    x = numbers(N, D)
     per_node = decoder(middle(encoder(x), ODD))
     torch.testing.assert_close(GraphModel(encoder, middle, decoder)(x, ODD), per_node)
     torch.testing.assert_close(GraphModel(encoder, middle, decoder, "sum")(x, ODD), per_node.sum(0)[None])
@@ -401,13 +293,13 @@ def test_a_model_of_given_parts_is_encoder_stack_decoder_and_pool():
 
 def test_a_network_made_for_a_task_is_what_its_docstring_says():
     net = network("gcn", encoder_activation="relu", decoder_activation="elu", output_activation="sigmoid")
-    x = draw(N, D)
+    x = numbers(N, D)
     wanted = net.decoder(nn.functional.elu(net.stack(torch.relu(net.encoder(x)), ODD))).sigmoid()
     torch.testing.assert_close(net(x, ODD), wanted)
 
 
 def test_a_perceptron_reads_out():
-    net, x = network("gcn", decoder="perceptron", output_activation="leaky_relu"), draw(N, D)
+    net, x = network("gcn", decoder="perceptron", output_activation="leaky_relu"), numbers(N, D)
     first, _, second = net.decoder
     width = net.stack.d_out
     assert (first.in_features, first.out_features, second.out_features) == (width, width // 2, C)
@@ -419,15 +311,15 @@ def test_the_classical_two_layer_convolution_network():
     """Without an encoder and with a last layer that passes messages: F to H to C channels."""
     net = GraphNet(lambda d: GNN(d, 16, 1, kind="gcn"), D, C, "node", hidden=None, decoder="layer").double()
     assert sum(p.numel() for p in net.parameters()) == D * 16 + 16 + 16 * C + C
-    x = draw(N, D)
+    x = numbers(N, D)
     wanted = net.decoder(torch.relu(net.stack.layers[0](x, ODD)), ODD)
     torch.testing.assert_close(net(x, ODD), wanted)
-    weight = draw(8).abs()
+    weight = numbers(8).abs()
     assert not torch.equal(net(x, ODD, edge_weight=weight), net(x, ODD))
 
 
 def test_dropout_is_off_in_evaluation_and_on_in_training():
-    net, x = network("graphcon", input_dropout=0.5, dropout=0.5), draw(N, D)
+    net, x = network("graphcon", input_dropout=0.5, dropout=0.5), numbers(N, D)
     assert not torch.equal(net(x, ODD), net(x, ODD))
     net.eval()
     assert torch.equal(net(x, ODD), net(x, ODD)) and torch.allclose(net(x, ODD), network("graphcon")(x, ODD))
@@ -504,8 +396,6 @@ def test_the_other_net_is_named():
 def test_plain_stacks_refuse_what_has_no_meaning():
     with pytest.raises(InputError, match="n_heads=2 is for kind='gat'"):
         GNN(D, H, 2, kind="gcn", n_heads=2)
-    with pytest.raises(InputError, match="Did you mean gcn"):
-        GNN(D, H, 2, kind="gnc")
     with pytest.raises(InputError, match="scale must be positive"):
         GNN(D, H, 2, kind="gcn", pair_norm=0.0)
 
@@ -514,7 +404,7 @@ def mostly_zeros(n: int = 40, width: int = 300) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     kept = torch.rand(n, width, generator=generator) < 0.05
     kept[3] = False  # a node without any feature
-    return draw(n, width) * kept
+    return numbers(n, width) * kept
 
 
 def dropped_linear(x: Tensor, p: float, training: bool, layer: nn.Linear) -> Tensor:
@@ -536,8 +426,9 @@ def test_features_that_are_mostly_zeros_give_the_same_numbers_and_slopes_as_dens
 def test_dropout_of_features_that_are_mostly_zeros_has_the_same_law():
     x, layer = mostly_zeros(), nn.Linear(300, 2, bias=False).double()
     torch.manual_seed(0)
-    sparse = torch.stack([dropped_linear(x, 0.4, True, layer) for _ in range(4000)])
-    dense = torch.stack([layer(nn.functional.dropout(x, 0.4)) for _ in range(4000)])
+    many = x.repeat(50, 1)
+    sparse = torch.cat([dropped_linear(many, 0.4, True, layer).view(50, 40, 2) for _ in range(80)])
+    dense = torch.cat([layer(nn.functional.dropout(many, 0.4)).view(50, 40, 2) for _ in range(80)])
     scale = dense.std(0).clamp(min=1e-9)
     assert ((sparse.mean(0) - dense.mean(0)).abs() / scale).max() < 0.15
     torch.testing.assert_close(sparse.std(0), dense.std(0), rtol=0.12, atol=1e-9)
@@ -603,7 +494,7 @@ def test_gradients_lie_in_memory_as_their_weights(name: str):
 
 
 def test_late_diffusion_trains_to_T_and_is_read_at_all_times_beyond():
-    x, edges = draw(N, H), torch.tensor([[0, 1, 2, 3, 1], [1, 2, 3, 0, 0]])
+    x, edges = numbers(N, H), torch.tensor([[0, 1, 2, 3, 1], [1, 2, 3, 0, 0]])
     model = Diffusion(attention(H), T=2.5).double()
     nn.init.constant_(model.b, 0.3)
     late = LateDiffusion(model.attention, T=2.5, T_test=4.0).double()

@@ -1,7 +1,6 @@
 """What each baseline promises about its matrices, its start and its special forms."""
 
 import math
-from itertools import pairwise
 
 import pytest
 import torch
@@ -9,17 +8,11 @@ from torch import Tensor
 
 from physml.base.errors import InputError
 from physml.models.sequence.antisymmetric import AntisymmetricRNN
-from physml.models.sequence.fastrnn import FastGRNN, FastRNN
 from physml.models.sequence.gated import LSTM
 from physml.models.sequence.indrnn import IndRNN
-from physml.models.sequence.lipschitz import LipschitzRNN, bounded
+from physml.models.sequence.lipschitz import bounded
 from physml.models.sequence.orthogonal import ExpRNN, skew_blocks
 from physml.ops.backend import running
-
-
-@pytest.fixture(autouse=True)
-def seeded() -> None:
-    torch.manual_seed(0)
 
 
 def numbers(*shape: int) -> Tensor:
@@ -33,33 +26,6 @@ def test_modrelu_lets_zero_be_zero():
     for backend in ("native", "reference"):
         with running(backend):
             assert torch.equal(layer(torch.zeros(1, 5, 2))[0], torch.zeros(1, 5, 3))
-
-
-# ---------------------------------------------------------------------------- autocast
-
-
-@pytest.mark.parametrize(
-    "layer",
-    [
-        LSTM(3, 4),
-        LSTM(3, 4, dt=0.5, dt_version=2),
-        ExpRNN(3, 4),
-        LipschitzRNN(3, 4, dt=0.1, method="rk2"),
-        AntisymmetricRNN(3, 4, epsilon=0.1, gamma=0.1, gated=True),
-        IndRNN(3, 4, n_layers=2),
-        FastRNN(3, 4),
-        FastGRNN(3, 4),
-    ],
-    ids=lambda layer: type(layer).__name__,
-)
-def test_autocast_leaves_the_recurrence_in_the_precision_of_its_weights(layer: torch.nn.Module):
-    u = torch.randn(2, 6, 3).bfloat16()
-    want, _ = layer(u.float())
-    with torch.autocast("cpu", torch.bfloat16):
-        path, state = layer(u)
-        again, _ = layer(u, state)
-    assert path.dtype == again.dtype == torch.float32
-    torch.testing.assert_close(path, want, rtol=0, atol=0)
 
 
 # ---------------------------------------------------------------------------- LSTM
@@ -76,25 +42,6 @@ def test_chrono_start():
     assert torch.equal(s["bi"], -s["bf"])
     assert not s["bg"].any() and not s["bo"].any()
     assert s["Wf"].std() > 0
-
-
-def test_dt_of_one_is_the_plain_lstm_in_version_1():
-    plain, stepped = LSTM(3, 4).double(), LSTM(3, 4, dt=1.0, dt_version=1).double()
-    stepped.load_state_dict(plain.state_dict())
-    u = numbers(2, 7, 3)
-    torch.testing.assert_close(stepped(u)[0], plain(u)[0])
-
-
-def test_version_2_forgets_everything_at_dt_one_and_keeps_everything_at_dt_zero():
-    u = numbers(2, 1, 3)
-    c = 10 * numbers(2, 4)
-    whole = LSTM(3, 4, dt=1.0, dt_version=2).double()
-    assert torch.equal(whole(u, (torch.zeros_like(c), c))[1][1], whole(u)[1][1])
-    small = LSTM(3, 4, dt=1e-12, dt_version=2, chrono=1e15).double()
-    with torch.no_grad():
-        for name, p in small.named_parameters():
-            p.zero_() if "weight" in name else p[4:8].fill_(50.0)  # forget gates wide open
-    torch.testing.assert_close(small(u, (torch.zeros_like(c), c))[1][1], c)
 
 
 @pytest.mark.parametrize(
@@ -130,9 +77,10 @@ def train(layer: torch.nn.Module, steps: int) -> None:
         optimizer.zero_grad()
 
 
-@pytest.mark.parametrize("size", [1, 6, 7])
-@pytest.mark.parametrize("init", ["cayley", "henaff"])
-@pytest.mark.parametrize("base, every", [("identity", None), ("start", None), ("start", 2)])
+@pytest.mark.parametrize("size", [1, 7])
+@pytest.mark.parametrize(
+    "init, base, every", [("cayley", "identity", None), ("henaff", "start", None), ("cayley", "start", 2)]
+)
 def test_the_matrix_is_orthogonal_before_and_after_training(
     init: str, size: int, base: str, every: int | None
 ):
@@ -140,7 +88,7 @@ def test_the_matrix_is_orthogonal_before_and_after_training(
     start = layer.symbols()["B"].detach().clone()
     # The base is made in single precision.
     assert orthogonality(start) < 1e-6
-    train(layer, 5)
+    train(layer, 3)
     B = layer.symbols()["B"].detach()
     assert orthogonality(B) < 1e-6
     assert torch.linalg.det(B) > 0
@@ -199,7 +147,7 @@ def test_the_base_moves_at_every_kth_training_pass():
 
 
 def test_cayley_and_henaff_angles():
-    n = 4000
+    n = 2000
     at = torch.arange(0, n, 2)
     cayley, henaff = skew_blocks(n, "cayley"), skew_blocks(n, "henaff")
     for skew in (cayley, henaff):
@@ -214,8 +162,6 @@ def test_cayley_and_henaff_angles():
 
 
 def test_exprnn_options_that_cannot_be():
-    with pytest.raises(InputError, match="init"):
-        ExpRNN(2, 4, init="haar")
     with pytest.raises(InputError, match="base='start'"):
         ExpRNN(2, 4, rebase_every=10)
     with pytest.raises(InputError, match="rebase_every"):
@@ -242,54 +188,12 @@ def test_real_parts_lie_between_the_eigenvalues_of_the_symmetric_part(beta: floa
         torch.testing.assert_close(parts, torch.full_like(parts, -gamma))
 
 
-def test_lipschitz_start():
-    layer = LipschitzRNN(2, 400, dt=0.1, init_std=0.1)
-    for M in (layer.MA, layer.MW):
-        assert abs(M.std() * 400 / 0.1 - 1) < 0.02
-    assert layer.U.abs().max() <= 2**-0.5
-
-
-@pytest.mark.parametrize(("method", "order"), [("euler", 1), ("rk2", 2)])
-def test_order_of_convergence(method: str, order: int):
-    errors, coarse = [], LipschitzRNN(2, 5, dt=0.2, method=method, init_std=2.0).double()
-    u, h = numbers(1, 1, 2), (numbers(1, 5),)
-
-    def end(n_steps: int, method: str) -> Tensor:
-        layer = LipschitzRNN(2, 5, dt=1.0 / n_steps, method=method, init_std=2.0).double()
-        layer.load_state_dict(coarse.state_dict())
-        return layer(u.expand(1, n_steps, 2), h)[0][:, -1]
-
-    exact = end(20_000, "rk2")
-    errors = [(end(n, method) - exact).norm().item() for n in (40, 80, 160)]
-    for large, small in pairwise(errors):
-        assert abs(math.log2(large / small) - order) < 0.15
-
-
-def test_antisymmetric_eigenvalues():
-    layer = AntisymmetricRNN(2, 7, epsilon=0.1, gamma=0.05).double()
-    parts = torch.linalg.eigvals(layer.matrix()).real
-    torch.testing.assert_close(parts, torch.full_like(parts, -0.05))
-
-
 def test_antisymmetric_start():
     layer = AntisymmetricRNN(50, 200, epsilon=0.1, gamma=0.0, gated=True, sigma_w=4.0)
     assert abs(layer.W.std() * 200**0.5 / 4 - 1) < 0.02
     for V in (layer.V, layer.Vz):
         assert abs(V.std() * 50**0.5 - 1) < 0.02
     assert not layer.b.any() and not layer.bz.any()
-
-
-def test_a_skew_system_keeps_its_energy_as_the_step_shrinks():
-    """tanh is the identity at small h: h' = (W - W^T) h turns h without stretching it."""
-    h = 1e-4 * numbers(1, 6)
-    growth = []
-    for n in (100, 200, 400):
-        torch.manual_seed(0)
-        layer = AntisymmetricRNN(1, 6, epsilon=1.0 / n, gamma=0.0).double()
-        path, _ = layer(torch.zeros(1, n, 1).double(), (h,))
-        growth.append((path[:, -1].norm() / h.norm() - 1).item())
-    assert all(abs(a / b - 2) < 0.1 for a, b in pairwise(growth))
-    assert abs(growth[-1]) < 0.05
 
 
 # ---------------------------------------------------------------------------- IndRNN
@@ -302,30 +206,3 @@ def test_indrnn_brings_u_back_into_its_bounds():
         layer.u[0].copy_(torch.tensor([-3.0, 0.1, 0.7, 2.0, -0.2]))
     layer(torch.randn(1, 3, 2))
     torch.testing.assert_close(layer.u[0].detach(), torch.tensor([-0.7, 0.1, 0.7, 0.7, -0.2]), rtol=0, atol=0)
-
-
-def test_indrnn_units_do_not_hear_each_other():
-    layer = IndRNN(2, 5, n_layers=1)
-    u = torch.rand(1, 4, 2)
-    h = torch.rand(1, 5)
-    before, _ = layer(u, (h,))
-    other = h.clone()
-    other[0, 3] += 1.0
-    after, _ = layer(u, (other,))
-    kept = [0, 1, 2, 4]
-    assert torch.equal(after[..., kept], before[..., kept])
-    assert not torch.equal(after[..., 3], before[..., 3])
-
-
-# ---------------------------------------------------------------------------- starts of FastRNN and FastGRNN
-
-
-def test_fast_starts():
-    for layer, ones, numbers_ in (
-        (FastRNN(3, 300), ("b",), {"alpha": -3.0, "beta": 3.0}),
-        (FastGRNN(3, 300), ("bg", "bc"), {"zeta": 1.0, "nu": -4.0}),
-    ):
-        s = layer.symbols()
-        assert abs(s["U"].std() / 0.1 - 1) < 0.02 and abs(s["W"].std() / 0.1 - 1) < 0.1
-        assert all((s[name] == 1).all() for name in ones)
-        assert {name: s[name].item() for name in numbers_} == numbers_

@@ -8,31 +8,19 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from drawn_layers import numbers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from runge_kutta import Slope, solved
 from torch import Tensor
 
 from physml.models.sequence.cornn import CoRNN
 from physml.models.sequence.unicornn import UnICORNN
 from physml.ops.backend import running
 
-drawn = settings(derandomize=True, deadline=None, max_examples=10)
+drawn = settings(derandomize=True, deadline=None, max_examples=6)
 seeds = st.integers(0, 2**31)
-Slope = Callable[[float, np.ndarray], np.ndarray]
 H = 0.01
-
-
-def solved(slope: Slope, x: np.ndarray, t_end: float, h: float = H) -> np.ndarray:
-    """x after each step of size h from t = 0, time first."""
-    path = []
-    for n in range(round(t_end / h)):
-        t = n * h
-        a = slope(t, x)
-        b = slope(t + h / 2, x + h / 2 * a)
-        c = slope(t + h / 2, x + h / 2 * b)
-        x = x + h / 6 * (a + 2 * b + 2 * c + slope(t + h, x + h * c))
-        path.append(x)
-    return np.array(path)
 
 
 def times(t_end: float, h: float = H) -> np.ndarray:
@@ -57,7 +45,7 @@ class Coupled:
         return right
 
     def states(self, u: Callable[[float], float], t_end: float) -> tuple[np.ndarray, np.ndarray]:
-        path = solved(self.slope(u), np.zeros(2 * self.m), t_end)
+        path = solved(self.slope(u), np.zeros(2 * self.m), t_end, H)[1:]
         return path[:, : self.m], path[:, self.m :]
 
 
@@ -141,7 +129,7 @@ def gradient_energy(ode: Coupled, u: Callable[[float], float], t_end: float) -> 
             ]
         )
 
-    path = solved(right, np.zeros(4 * m), t_end).reshape(-1, 4, m)
+    path = solved(right, np.zeros(4 * m), t_end, H)[1:].reshape(-1, 4, m)
     return (path[:, 2] ** 2).sum(1) + (path[:, 3] ** 2).sum(1) / ode.gamma
 
 
@@ -170,7 +158,7 @@ def held_at_zero() -> Coupled:
 def test_2_2_3_as_printed_is_broken() -> None:
     """(2.8) has exp(Ct) before the gradients at t = 0 alone, so that from 0 they would grow like t."""
     ode = held_at_zero()
-    first = solved(ode.slope(lambda _: 5.0), np.zeros(2), 1.0)[-1]  # A > 0: y rises
+    first = solved(ode.slope(lambda _: 5.0), np.zeros(2), 1.0, H)[-1]  # A > 0: y rises
     roots = np.roots([1, ode.epsilon, ode.gamma])  # then y'' = -gamma y - epsilon y'
     a = np.linalg.solve(np.stack([np.ones(2), roots]), first)
 
@@ -194,13 +182,9 @@ def hamiltonian(y: Tensor, z: Tensor, w: Tensor, push: Tensor, alpha: float) -> 
     return alpha / 2 * y.square().sum(-1) + z.square().sum(-1) / 2 + well
 
 
-def normal(*shape: int, seed: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.double, generator=torch.Generator().manual_seed(seed))
-
-
 def test_3_4_is_the_hamiltonian_of_3_2() -> None:
-    y, z = normal(4, seed=0).requires_grad_(), normal(4, seed=1).requires_grad_()
-    w, push, alpha = normal(4, seed=2), normal(4, seed=3), 0.7
+    y, z = numbers(4, seed=0).requires_grad_(), numbers(4, seed=1).requires_grad_()
+    w, push, alpha = numbers(4, seed=2), numbers(4, seed=3), 0.7
     by_y, by_z = torch.autograd.grad(hamiltonian(y, z, w, push, alpha), (y, z))
     torch.testing.assert_close(by_z, z)
     torch.testing.assert_close(-by_y, -(torch.tanh(w * y + push) + alpha * y))
@@ -239,8 +223,8 @@ def test_3_4_is_not_kept_when_the_input_changes() -> None:
 
 def test_3_9_is_the_hamiltonian_of_the_gradients_3_8() -> None:
     """-dH / dy_theta is what the derivative of (3.2) by theta = w_1 gives, which autograd takes."""
-    y, y_theta = normal(3, seed=0), normal(3, seed=1).requires_grad_()
-    w, push, alpha = normal(3, seed=2), normal(3, seed=3), 0.7
+    y, y_theta = numbers(3, seed=0), numbers(3, seed=1).requires_grad_()
+    w, push, alpha = numbers(3, seed=2), numbers(3, seed=3), 0.7
     first = torch.tensor([1.0, 0.0, 0.0], dtype=torch.double)
 
     def right(y: Tensor, w: Tensor) -> Tensor:

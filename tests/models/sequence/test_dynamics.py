@@ -44,12 +44,6 @@ def test_a_net_takes_steps_of_its_scheme(scheme: str) -> None:
     assert torch.autograd.gradcheck(lambda *_: layer(u[:1, :2])[0], list(layer.parameters()), fast_mode=True)
 
 
-def test_with_euler_and_a_step_of_one_it_is_a_residual_unit() -> None:
-    layer = made(lambda: ContinuousDepth(D, H, scheme="euler", dt=1.0))
-    u = numbers(2, 5, D)
-    assert torch.equal(layer(u)[0], u + layer.slope(u))
-
-
 # ------------------------------------------------------------------------------------ dynamic autoencoder
 
 

@@ -1,10 +1,10 @@
 """The read-out of the last step takes it from the state, where a layer has it there, with the same bits."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
+from drawn_layers import leaves
 from torch import Tensor, nn
 
 from physml.base.paths import CONF
@@ -38,14 +38,6 @@ def net_of(model: str) -> SequenceModel:
     return net
 
 
-def tensors(state: Any) -> Iterator[Tensor]:
-    if isinstance(state, Tensor):
-        yield state
-    else:
-        for part in state:
-            yield from tensors(part)
-
-
 def output_and_gradients(net: SequenceModel, u: Tensor) -> list[Tensor | None]:
     net.zero_grad()
     torch.manual_seed(1)  # of layers that draw noise
@@ -60,7 +52,7 @@ def test_last_output_and_gradients_keep_their_bits(model: str, monkeypatch: pyte
     net = net_of(model)
     u = torch.randn(4, T, D)
     outputs, state = net.layers[-1](u)
-    in_state = any(torch.equal(x, outputs[:, -1]) for x in tensors(state))
+    in_state = any(torch.equal(x, outputs[:, -1]) for x in leaves(state))
     if model == "wave_rnn":  # its outputs lie batch first: the product of the read-out would round otherwise
         in_state = False
     assert (getattr(net.layers[-1], "output_in_state", None) is not None) == in_state

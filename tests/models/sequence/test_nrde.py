@@ -49,7 +49,7 @@ def test_it_is_the_logarithm_of_iterated_integrals(depth: int, channels: int):
 
 def test_iterated_integrals_of_a_known_path():
     """X = (t, t^2) in many lines: the area between it and its chord is 1/6, int t dt^2 is 2/3."""
-    t = torch.linspace(0, 1, 201, dtype=torch.float64)
+    t = torch.linspace(0, 1, 81, dtype=torch.float64)
     path = torch.stack([t, t**2], 1)
     assert abs(iterated_integral(path, (0, 1)) - 2 / 3) < 1e-4
     assert abs(log_signature(path, 2)[2] - 1 / 6) < 1e-4
@@ -63,42 +63,6 @@ def test_lyndon_words_are_as_many_as_the_free_lie_algebra_has_dimensions():
             c + c * (c - 1) // 2,
             c + c * (c - 1) // 2 + (c**3 - c) // 3,
         ]
-
-
-def product(a: Tensor, b: Tensor) -> Tensor:
-    """log(exp(a) exp(b)) to depth 2, by Baker, Campbell and Hausdorff: a + b + [a, b] / 2."""
-    area = [(a[i] * b[j] - a[j] * b[i]) / 2 for i, j in itertools.combinations(range(3), 2)]
-    return a + b + torch.cat([torch.zeros(3), torch.stack(area)])
-
-
-def test_chens_identity():
-    path = numbers(9, 3)
-    first, second = log_signature(path[:5], 2), log_signature(path[4:], 2)
-    torch.testing.assert_close(log_signature(path, 2), product(first, second))
-    assert (log_signature(path, 2) - product(second, first)).abs().max() > 0.1  # the order counts
-
-
-@pytest.mark.parametrize("depth", [2, 3])
-def test_speed_and_start_do_not_matter_and_the_way_does(depth: int):
-    path = numbers(5, 3)
-    slow = torch.cat([torch.lerp(a, b, torch.tensor([[0.0], [0.0], [0.2], [0.9]]).double())
-                      for a, b in itertools.pairwise(path)] + [path[-1:]])  # fmt: skip
-    wanted = log_signature(path, depth)
-    torch.testing.assert_close(log_signature(slow, depth), wanted)
-    torch.testing.assert_close(log_signature(path + 7.0, depth), wanted)
-    torch.testing.assert_close(log_signature(path.flip(0), depth), -wanted)
-    other = log_signature(path[[0, 2, 1, 3, 4]], depth)
-    torch.testing.assert_close(other[:3], wanted[:3])
-    assert (other[3:] - wanted[3:]).abs().max() > 0.1
-
-
-def test_a_line_has_no_area():
-    line = torch.outer(torch.linspace(0, 1, 6).double(), numbers(3))
-    assert log_signature(line, 3)[3:].abs().max() < 1e-14
-
-
-def test_gradients_of_log_signatures():
-    assert torch.autograd.gradcheck(lambda x: log_signature(x, 3), numbers(2, 4, 2).requires_grad_())
 
 
 @pytest.mark.parametrize(
@@ -167,72 +131,9 @@ def test_equals_a_loop_from_the_equations(name: str):
         torch.testing.assert_close(got, want)
 
 
-def linear_field(layer: NeuralRDE, matrices: Tensor) -> None:
-    """f(z) v = sum_i v_i M_i z, with a tanh that is as good as straight."""
-    small = 1e-4
-    with torch.no_grad():
-        for p in layer.parameters():
-            p.zero_()
-        first, last = layer.field[0], layer.field[-1]
-        first.weight.copy_(small * torch.eye(H))
-        last.weight.copy_(matrices.permute(1, 0, 2).reshape(-1, H) / small)
-        layer.start.bias.copy_(torch.tensor([1.0, -1.0, 0.5]))
-
-
-def test_a_linear_equation_is_solved_line_by_line():
-    """dz = sum_i M_i z dX^i: each line of the path is the exponential of its increment."""
-    layer = NeuralRDE(D, H, depth=1, window=1, d_field=H).double()
-    matrices, u = 0.3 * numbers(D, H, H), 0.1 * numbers(1, 9, D)
-    linear_field(layer, matrices)
-    z = layer.start.bias.detach()
-    for v in u[0].diff(dim=0):
-        z = torch.matrix_exp((v[:, None, None] * matrices).sum(0)) @ z
-    torch.testing.assert_close(layer(u)[0][0, -1], z, rtol=0, atol=2e-4)
-
-
-def test_areas_make_large_windows_right():
-    """One window over eight lines: with brackets of the M_i on the areas it follows the equation closely."""
-    u, M = 0.1 * numbers(1, 9, D), 0.3 * numbers(D, H, H)
-    bracket = (M[1] @ M[0] - M[0] @ M[1])[None]
-    exact = torch.tensor([1.0, -1.0, 0.5]).double()
-    for v in u[0].diff(dim=0):
-        exact = torch.matrix_exp((v[:, None, None] * M).sum(0)) @ exact
-    errors = []
-    for depth, matrices in ((1, M), (2, torch.cat([M, bracket])), (2, torch.cat([M, -bracket]))):
-        layer = NeuralRDE(D, H, depth=depth, window=8, d_field=H).double()
-        linear_field(layer, matrices)
-        errors.append((layer(u)[0][0, -1] - exact).norm().item())
-    plain, with_areas, turned_round = errors
-    assert with_areas < 0.15 * plain < 0.15 * turned_round
-
-
-def test_an_input_run_through_at_half_the_speed():
-    """Without a channel of time, windows of one line do not see points in the middle of lines."""
-    layer, u = made(lambda: NeuralRDE(D, H, depth=1, window=2, d_field=4)), numbers(2, 5, D)
-    slow = torch.stack([u, torch.cat([(u[:, 1:] + u[:, :-1]) / 2, u[:, -1:]], 1)], 2).flatten(1, 2)[:, :-1]
-    once = made(lambda: NeuralRDE(D, H, depth=1, window=1, d_field=4))
-    torch.testing.assert_close(layer(slow)[0][:, ::2], once(u)[0])
-    timed = made(lambda: NeuralRDE(D, H, depth=1, window=1, d_field=4, time=True))
-    assert (timed(slow)[0][:, ::2] - timed(u)[0]).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"depth": 4}, "depth must be 1, 2 or 3"),
-        ({"window": 0}, "window must be positive"),
-        ({"d_field": 0}, "d_field must be positive"),
-        ({"n_layers": 0}, "n_layers must be positive"),
-    ],
-)
-def test_arguments_that_cannot_be(given: dict[str, Any], words: str):
-    with pytest.raises(InputError, match=words):
-        NeuralRDE(D, H, **given)
-
-
-def test_it_cannot_go_on_from_a_state():
-    with pytest.raises(InputError, match="windows are counted from the first input"):
-        NeuralRDE(D, H)(torch.zeros(2, 5, D), (torch.zeros(2, H),))
+def test_a_depth_of_four_is_refused():
+    with pytest.raises(InputError, match="depth must be 1, 2 or 3"):
+        NeuralRDE(D, H, depth=4)
 
 
 def test_one_input_is_no_path():

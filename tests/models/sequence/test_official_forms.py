@@ -5,21 +5,14 @@ from typing import Any
 
 import pytest
 import torch
+from drawn_layers import numbers
 from torch import Tensor, nn
 
 from physml.base.errors import InputError
-from physml.models.sequence.diagonal_ssm import S5
-from physml.models.sequence.linoss import LinOSS
 from physml.models.sequence.nrde import NeuralRDE
 from physml.models.sequence.rnn import SequenceModel
 from physml.models.sequence.slstm import SLSTM
-from physml.models.sequence.sru import SRU
 from physml.training.schedules import WarmupCosine
-
-
-def numbers(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
 
 # ---------------------------------------------------------------------------- read-out
 
@@ -66,38 +59,6 @@ def test_the_rate_warms_up_and_falls_along_a_cosine() -> None:
     assert rates == pytest.approx([1.0, 2.0, *falls, 0.2, 0.2])
     with pytest.raises(InputError, match=r"warmup must lie in \[0, 8\)"):
         WarmupCosine(optimizer, epochs=8, warmup=8)
-
-
-# ---------------------------------------------------------------------------- starts
-
-
-def test_the_start_of_linoss() -> None:
-    torch.manual_seed(0)
-    dt = LinOSS(2, 4, d_state=20_000, n_layers=1, init="official").blocks[0].recurrence.dt.detach()
-    assert dt.min() >= 0 and dt.max() < 1
-    assert dt.mean().item() == pytest.approx(0.5, abs=0.01) and dt.var().item() == pytest.approx(
-        1 / 12, rel=0.03
-    )
-    damped = LinOSS(2, 4, d_state=20_000, n_layers=1, scheme="damped", init="official")
-    assert damped.blocks[0].recurrence.dt.std().item() == pytest.approx(1, rel=0.03)  # of another code
-
-
-def test_the_start_of_s5() -> None:
-    """B and C have variances of 1/(2P) before they are turned; half of that of B is in each part."""
-    torch.manual_seed(0)
-    unit = S5(2, 300, d_state=32, n_layers=1, init="official").blocks[0].recurrence
-    assert unit.C.std().item() == pytest.approx((1 / 64) ** 0.5, rel=0.03)
-    assert unit.B.std().item() == pytest.approx((1 / 128) ** 0.5, rel=0.03)
-
-
-def test_the_start_of_sru() -> None:
-    torch.manual_seed(0)
-    layer, d = SRU(300, 300, init="official"), 300
-    W, Wf, Wr = (part.detach() for part in layer.W.split(300))
-    for part, top in ((W, (3 / d) ** 0.5), (Wf, (1.5 / d) ** 0.5), (Wr, (1.5 / d) ** 0.5)):
-        assert part.abs().max().item() == pytest.approx(top, rel=1e-3) and part.abs().max() <= top
-    for v in (layer.vf, layer.vr):
-        assert 1.1 < v.abs().max() <= 1.5**0.5
 
 
 # ---------------------------------------------------------------------------- sLSTM

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 import torch
 from drawn_layers import made, numbers
+from step_loops import Step, follows
 from torch import Tensor, nn
 
 from physml.base.errors import InputError
-from physml.models.sequence.cornn import CoRNN
-from physml.models.sequence.gated import LSTM, TanhRNN
 from physml.models.sequence.incremental import IncrementalRNN
 from physml.models.sequence.kronecker import KroneckerRNN
 from physml.models.sequence.leaky import LeakyRNN
@@ -207,10 +206,15 @@ def leaky(layer: nn.Module, x: Tensor, h: Tensor):
     return (h := 0.8 * h + 0.3 * torch.tanh(s["W"] @ h + s["V"] @ x + s["b"])), (h,)
 
 
-def oscillator(layer: nn.Module, x: Tensor, y: Tensor, z: Tensor):
-    s = layer.symbols()
-    z = z + DT * torch.sin(s["W"] @ y + s["V"] @ x + s["b"])
-    return (y := y + DT * z), (y, z)
+def oscillator(sigma: Callable[[Tensor], Tensor]) -> Step:
+    """Thesis (4.1) in steps."""
+
+    def step(layer: nn.Module, x: Tensor, y: Tensor, z: Tensor):
+        s = layer.symbols()
+        z = z + DT * sigma(s["W"] @ y + s["V"] @ x + s["b"])
+        return (y := y + DT * z), (y, z)
+
+    return step
 
 
 def multilayer(layer: nn.Module, x: Tensor, *state: Tensor):
@@ -220,17 +224,17 @@ def multilayer(layer: nn.Module, x: Tensor, *state: Tensor):
     W = torch.zeros(2 * H, 2 * H, dtype=torch.float64)
     W[:H, :H], W[H:, H:], W[H:, :H] = torch.diag(first["w"]), torch.diag(second["w"]), second["V"]
     push = torch.cat([first["V"] @ x + first["b"], second["b"]])
-    z = z + DT * torch.tanh(W @ y + push)
+    z = z + DT * torch.sin(W @ y + push)
     y = y + DT * z
     return y[H:], (*y.chunk(2), *z.chunk(2))
 
 
-Step = Callable[..., tuple[Tensor, tuple[Tensor, ...]]]
 LAYERS: dict[str, tuple[Callable[[], nn.Module], Step]] = {
     "relu_gru": (lambda: ReLUGRU(D, H), relu_gru),
     "skip_lstm": (lambda: SkipLSTM(D, H), skip_lstm),
     "skip_gru": (lambda: SkipGRU(D, H), skip_gru),
     "sru": (lambda: SRU(D, H, highway_bias=-0.5), sru),
+    "sru of equal widths": (lambda: SRU(H, H, highway_bias=-0.5), sru),
     "momentum_rnn": (lambda: MomentumRNN(D, H, mu=MU, s=S), momentum_rnn),
     "momentum_lstm": (lambda: MomentumLSTM(D, H, mu=MU, s=S), momentum_lstm),
     "urnn": (lambda: UnitaryRNN(D, H), complex_step),
@@ -243,90 +247,33 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], Step]] = {
     "tarnn": (lambda: TARNN(D, H, n_steps=2, activation="tanh", alpha=0.3), tarnn),
     "nais": (lambda: SequentialNAISNet(D, H, dt=DT, epsilon=0.1), nais),
     "leaky": (lambda: LeakyRNN(D, H, alpha=0.8, beta=0.3), leaky),
-    "oscillator": (lambda: NeuralOscillator(D, H, dt=DT, activation="sin"), oscillator),
-    "multilayer": (lambda: MultilayerOscillator(D, H, n_layers=2, dt=DT), multilayer),
+    **{
+        f"oscillator of {sigma}": (
+            lambda sigma=sigma: NeuralOscillator(D, H, dt=DT, activation=sigma),
+            oscillator(getattr(torch, sigma) if isinstance(sigma, str) else sigma),
+        )
+        for sigma in ("tanh", "sin", "relu", "sigmoid", torch.atan)  # any function of a number
+    },
+    "oscillator of softplus": (
+        lambda: NeuralOscillator(D, H, dt=DT, activation="softplus"),
+        oscillator(lambda x: torch.log1p(torch.exp(x))),
+    ),
+    "oscillator of identity": (
+        lambda: NeuralOscillator(D, H, dt=DT, activation="identity"),
+        oscillator(lambda x: x),
+    ),
+    "multilayer": (lambda: MultilayerOscillator(D, H, n_layers=2, dt=DT, activation="sin"), multilayer),
 }
-
-
-def loop(layer: nn.Module, step: Step, u: Tensor, state: list[Tensor]) -> list[Tensor]:
-    """The path and the last states, each sequence by itself."""
-    rows = []
-    for k in range(len(u)):
-        now, path = tuple(x[k] for x in state), []
-        for x in u[k]:
-            out, now = step(layer, x, *now)
-            path.append(out)
-        rows.append((torch.stack(path), *now))
-    return [torch.stack(x) for x in zip(*rows, strict=True)]
 
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_equals_a_loop_from_the_equations(name: str):
-    """In C: values, and the gradients of input, state and every parameter."""
     make, step = LAYERS[name]
     layer = made(make).eval()
     if name.startswith("skip"):
         layer.gate.bp.data.fill_(-0.7)  # some steps are taken, some are not
-    u = numbers(2, 7, D).requires_grad_()
-    _, rest = layer(u[:, :1])
-    state = [(0.2 * numbers(*x.shape, seed=k)).requires_grad_() for k, x in enumerate(rest)]
-    wrt = [u, *state, *(p for name, p in layer.named_parameters() if name != "h0")]
     with running("native"):
-        path, last = layer(u, tuple(state))
-        found = [path, *last]
-    wanted = loop(layer, step, u, state)
-    gradients = []
-    for results in (found, wanted):
-        aim = sum((x * numbers(*x.shape, seed=9 + k)).sum() for k, x in enumerate(results))
-        gradients.append(torch.autograd.grad(aim, wrt, allow_unused=True))
-    torch.testing.assert_close(found, wanted, rtol=1e-11, atol=1e-12)
-    for got, want in zip(*gradients, strict=True):
-        assert got is not None and got.abs().sum() > 0
-        torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-11)
-
-
-# ------------------------------------------------------------------------------------------- skip networks
-
-
-@pytest.mark.parametrize("make", [SkipLSTM, SkipGRU])
-def test_a_closed_gate_copies_the_state_and_an_open_one_updates(make: type):
-    layer = made(lambda: make(D, H))
-    layer.gate.Wp.data.zero_()
-    layer.gate.bp.data.fill_(math.log(0.3 / 0.7))  # 0.3 of the way to an update at each step
-    path, _ = layer(numbers(1, 7, D))
-    moved = [not torch.equal(a, b) for a, b in zip(path[0, 1:], path[0, :-1], strict=True)]
-    assert moved == [False, True, False, True, False, True]  # 0.3 is closed, 0.6 open
-    layer.gate.bp.data.fill_(50.0)
-    path, _ = layer(numbers(1, 7, D))
-    assert all(not torch.equal(a, b) for a, b in zip(path[0, 1:], path[0, :-1], strict=True))
-
-
-# ----------------------------------------------------------------------------------------- momentum and SRU
-
-
-@pytest.mark.parametrize(("make", "plain"), [(MomentumRNN, TanhRNN), (MomentumLSTM, LSTM)])
-def test_without_momentum_it_is_the_plain_layer(make: Any, plain: Any):
-    layer, torch_layer = made(lambda: make(D, H, mu=0.0, s=1.0)), plain(D, H).double()
-    weights = (layer.W, layer.U, layer.b1, layer.b2)
-    with torch.no_grad():
-        for p, value in zip(torch_layer.cell.all_weights[0], weights, strict=True):
-            p.copy_(value)
-    u = numbers(2, 9, D)
-    torch.testing.assert_close(layer(u)[0], torch_layer(u)[0])
-
-
-def test_start_of_the_momentum_lstm():
-    layer = MomentumLSTM(3, 4, mu=MU, s=S)
-    assert torch.equal(layer.U, torch.eye(16, 4))
-    assert torch.equal(layer.b1[4:8], torch.ones(4)) and layer.b1.sum() == layer.b2.sum() == 4
-
-
-def test_sru_of_equal_widths_carries_its_input():
-    """With the highway open and a memory that keeps, h = alpha x."""
-    layer = SRU(H, H, highway_bias=-50.0).double()
-    assert layer.W.shape == (3 * H, H) and "Wx" not in layer.symbols()
-    u = numbers(2, 5, H)
-    torch.testing.assert_close(layer(u)[0], u)
+        follows(layer, step, numbers(2, 7, layer.d_in), but=("h0",))
 
 
 # ------------------------------------------------------------------------------- unitary, orthogonal, Schur
@@ -364,43 +311,18 @@ def test_the_first_state_is_trained_and_keeps_gradients_finite(make: type):
     assert layer.h0.grad is not None and (layer.h0.grad != 0).all()
 
 
-def test_modrelu_without_bias_keeps_the_norm_and_a_negative_bias_does_not():
-    layer = made(lambda: UnitaryRNN(D, 6))
-    layer.V.data.zero_()
-    layer.b.data.zero_()
-    h = tuple(numbers(2, 2, 6))
-    path, _ = layer(torch.zeros(2, 20, D).double(), h)
-    size = torch.cat(h, 1).norm(dim=1)
-    assert (path[:, -1].norm(dim=1) / size - 1).abs().max() < 1e-2
-    layer.b.data.fill_(-0.1)
-    path, _ = layer(torch.zeros(2, 20, D).double(), h)
-    assert (path[:, -1].norm(dim=1) < 0.5 * size).all()
+def rank(W: Tensor, weights: list[Tensor]) -> int:
+    """Of the tangent of the map from weights to a complex matrix."""
+    entries = torch.cat([W.real.flatten(), W.imag.flatten()])
+    rows = [torch.autograd.grad(entry, weights, retain_graph=True) for entry in entries]
+    return int(torch.linalg.matrix_rank(torch.stack([torch.cat([g.flatten() for g in row]) for row in rows])))
 
 
 def test_the_full_network_reaches_matrices_that_the_restricted_one_cannot():
-    """7 H numbers do not fill H^2 dimensions: the tangent of the map to W has their rank at most."""
-    ranks = []
-    for layer, weights in ((UnitaryRNN(1, 9), ("theta", "v")), (FullCapacityURNN(1, 9), ("K",))):
-        layer = layer.double()
-
-        def entries(*values: Tensor, layer: nn.Module = layer, names: tuple[str, ...] = weights) -> Tensor:
-            saved = dict(zip(names, values, strict=True))
-            W = torch.func.functional_call(_Matrix(layer), {f"layer.{k}": v for k, v in saved.items()}, ())
-            return torch.cat([W.real.flatten(), W.imag.flatten()])
-
-        values = tuple(getattr(layer, name).detach() for name in weights)
-        slopes = torch.autograd.functional.jacobian(entries, values)
-        ranks.append(int(torch.linalg.matrix_rank(torch.cat([x.flatten(1) for x in slopes], 1))))
-    assert ranks[0] <= 63 < ranks[1] == 81
-
-
-class _Matrix(nn.Module):
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self) -> Tensor:
-        return self.layer.matrix()
+    """7 H numbers do not fill H^2 dimensions."""
+    restricted, full = UnitaryRNN(1, 9).double(), FullCapacityURNN(1, 9).double()
+    assert rank(restricted.matrix(), [restricted.theta, restricted.v]) <= 63
+    assert rank(full.matrix(), [full.K]) == 81
 
 
 @pytest.mark.parametrize("margin", [0.0, 0.2])
@@ -433,16 +355,6 @@ def test_the_schur_form_is_orthogonal_at_the_start_and_non_normal_with_t():
     assert (V @ V.T - V.T @ V).abs().max() > 0.1
 
 
-def test_a_triangular_part_below_the_blocks_leaves_the_eigenvalues():
-    layer = NonNormalRNN(D, 6).double()
-    moduli = torch.linspace(0.7, 1.2, 3, dtype=torch.float64)
-    layer.gamma.data.copy_(moduli)
-    rows, columns = torch.tril_indices(6, 6, -1)
-    layer.T.data[rows // 2 != columns // 2] = 0.4  # between blocks, not in one
-    found = torch.linalg.eigvals(layer.matrix()).abs().sort().values
-    torch.testing.assert_close(found, moduli.repeat_interleave(2), rtol=0, atol=1e-5)
-
-
 # --------------------------------------------------------------------------------------- leaky integrators
 
 
@@ -472,42 +384,7 @@ def test_noise_acts_in_training_alone_and_differs_by_step_and_unit():
     assert torch.equal(layer(u)[0][0], layer(u)[0][1])
 
 
-def test_a_leak_of_everything_is_the_plain_layer():
-    layer, plain = made(lambda: LeakyRNN(D, H, alpha=0.0, beta=1.0)).eval(), TanhRNN(D, H).double()
-    with torch.no_grad():
-        for p, value in zip(
-            plain.cell.all_weights[0], (layer.V, layer.W, layer.b, torch.zeros(H)), strict=True
-        ):
-            p.copy_(value)
-    u = numbers(2, 9, D)
-    torch.testing.assert_close(layer(u)[0], plain(u)[0])
-
-
 # ------------------------------------------------------------------------------------------ oscillators
-
-
-def harmonic(omega: float, dt: float) -> NeuralOscillator:
-    layer = NeuralOscillator(1, 1, dt=dt, activation="identity").double()
-    with torch.no_grad():
-        layer.W.fill_(-(omega**2))
-        layer.V.fill_(1.0)
-        layer.b.zero_()
-    return layer
-
-
-def test_a_forced_harmonic_oscillator_is_the_windowed_sine_transform():
-    """Thesis (4.6), (4.11): y(t) = 1/omega int_0^t sin(omega (t - s)) u(s) ds; dt / 2 halves the error."""
-    omega, t = 3.0, 2.0
-
-    def error(n: int) -> float:
-        times = torch.linspace(0, t, n + 1, dtype=torch.float64)[:-1]
-        u = torch.cos(times).reshape(1, n, 1)  # for which the integral is known
-        y = harmonic(omega, t / n)(u)[0][0, -1, 0]
-        exact = (math.cos(t) - math.cos(omega * t)) / (omega**2 - 1)
-        return abs(y.item() - exact)
-
-    coarse, fine = error(200), error(400)
-    assert fine < 0.02 and 1.8 < coarse / fine < 2.2
 
 
 def test_the_energy_of_a_free_oscillator_is_kept_where_explicit_steps_gain_it():
@@ -527,53 +404,6 @@ def test_the_energy_of_a_free_oscillator_is_kept_where_explicit_steps_gain_it():
     assert z**2 / 2 + 1 - math.cos(y) > 5 * (1 - math.cos(1.0))
 
 
-def test_cornn_without_spring_and_damping_is_the_neural_oscillator():
-    """Thesis, Section 4.1.1: W_cal = 0 and gamma = epsilon = 0."""
-    layer = made(lambda: NeuralOscillator(D, H, dt=DT))
-    cornn = CoRNN(D, H, dt=DT, gamma=0.0, epsilon=0.0).double()
-    with torch.no_grad():
-        cornn.Wcal.zero_()
-        for name, value in layer.symbols().items():
-            getattr(cornn, name).copy_(value)
-    u = numbers(2, 9, D)
-    torch.testing.assert_close(cornn(u)[0], layer(u)[0])
-
-
-@pytest.mark.parametrize(
-    ("activation", "sigma"),
-    [
-        ("tanh", math.tanh),
-        ("sin", math.sin),
-        ("identity", lambda x: x),
-        ("relu", lambda x: max(x, 0.0)),
-        ("sigmoid", lambda x: 1 / (1 + math.exp(-x))),
-        ("softplus", lambda x: math.log1p(math.exp(x))),
-        (torch.atan, math.atan),  # any function of a number
-    ],
-)
-def test_an_oscillator_of_any_activation(activation: Any, sigma: Callable[[float], float]):
-    """Thesis (4.1) and (4.2) in steps, by number."""
-    layer = made(lambda: NeuralOscillator(D, 1, dt=DT, activation=activation))
-    layers = made(lambda: MultilayerOscillator(D, 1, n_layers=1, dt=DT, activation=activation))
-    u = numbers(1, 9, D)
-    for one, weights in ((layer, layer.symbols()), (layers, layers.symbols()[0])):
-        w, *V, b = torch.cat([p.detach().flatten() for p in weights.values()]).tolist()
-        y = z = 0.0
-        for x in u[0].tolist():
-            z += DT * sigma(w * y + sum(v * part for v, part in zip(V, x, strict=True)) + b)
-            y += DT * z
-        with running("native"):
-            assert one(u)[0][0, -1, 0].item() == pytest.approx(y, rel=1e-12)
-
-
-def test_an_oscillator_that_comes_in_live():
-    layer, u = made(lambda: MultilayerOscillator(D, H, n_layers=2, dt=DT)), numbers(2, 4, D)
-    state = None
-    for x in u.unbind(1):
-        y, state = layer.step(x, state)
-    torch.testing.assert_close(y, layer(u)[0][:, -1])
-
-
 # ------------------------------------------------------------------------------------------ wrong arguments
 
 
@@ -583,19 +413,10 @@ def test_an_oscillator_that_comes_in_live():
         (lambda: NonNormalRNN(2, 5), "d_hidden must be even"),
         (lambda: SoftOrthogonalRNN(2, 4, margin=2.0), "margin must lie in"),
         (lambda: SoftOrthogonalRNN(2, 4, margin=0.1, orthogonality=0.1), "Set one of the two"),
-        (lambda: SoftOrthogonalRNN(2, 4, activation="sin"), "activation must be one of"),
-        (lambda: MomentumRNN(2, 4, mu=-0.1, s=1.0), "mu must not be negative"),
         (lambda: MomentumLSTM(2, 4, mu=0.1, s=0.0), "s must be positive"),
-        (lambda: LeakyRNN(2, 4, alpha=0.5, beta=0.5, theta=-1.0), "theta must not be negative"),
-        (lambda: NeuralOscillator(2, 4, dt=0.1, activation="swish"), "activation must be one of"),
-        (lambda: MultilayerOscillator(2, 4, n_layers=0, dt=0.1), "n_layers must be positive"),
-        (lambda: UnitaryRNN(2, 0), "d_hidden must be positive"),
         (lambda: KroneckerRNN(2, 6), "d_hidden must be a power of factor, 2; got 6"),
         (lambda: KroneckerRNN(2, 1), "d_hidden must be a power of factor, 2; got 1"),
         (lambda: KroneckerRNN(2, 8, factor=1), "factor must be 2 or more"),
-        (lambda: KroneckerRNN(2, 8, unitarity=-1.0), "unitarity must not be negative"),
-        (lambda: IncrementalRNN(2, 4, n_steps=0), "n_steps must be positive"),
-        (lambda: IncrementalRNN(2, 4, activation="sin"), "activation must be one of"),
         (lambda: TARNN(2, 4, alpha=0.0), "alpha must be positive"),
         (lambda: SequentialNAISNet(2, 4, dt=1.5), r"dt must lie in \(0, 1\]"),
         (lambda: SequentialNAISNet(2, 4, epsilon=0.5), r"epsilon must lie in \(0, 0.5\)"),

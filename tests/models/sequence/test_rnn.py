@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from drawn_layers import numbers
 from torch import Tensor, nn
 
 from physml.base.errors import InputError
@@ -43,15 +44,11 @@ def open_readout(model: SequenceModel) -> SequenceModel:
     return model
 
 
-def noise(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-
-
 # ---------------------------------------------------------------------------- read-out
 
 
 def test_reads_every_step_or_the_last():
-    u = noise(4, 7, D)
+    u = numbers(4, 7, D)
     every, states = make(readout="every")(u)
     last, _ = make()(u)
     assert every.shape == (4, 7, N_OUT) and last.shape == (4, N_OUT)
@@ -65,7 +62,7 @@ def test_reads_every_step_or_the_last():
 
 
 def test_true_lengths_and_padded_end():
-    u, lengths = noise(3, 7, D), torch.tensor([7, 1, 4])
+    u, lengths = numbers(3, 7, D), torch.tensor([7, 1, 4])
     own, padded = make(), make(lengths=False)
     output, state = own(u, lengths)
     for i, n in enumerate(lengths):
@@ -76,7 +73,7 @@ def test_true_lengths_and_padded_end():
 
 
 def test_padding_gets_no_gradient_at_true_lengths():
-    u = noise(2, 5, D).requires_grad_()
+    u = numbers(2, 5, D).requires_grad_()
     make()(u, torch.tensor([5, 2]))[0].sum().backward()
     assert u.grad is not None
     assert not u.grad[1, 2:].any() and u.grad[1, :2].any(-1).all() and u.grad[0].any(-1).all()
@@ -85,7 +82,7 @@ def test_padding_gets_no_gradient_at_true_lengths():
 @pytest.mark.parametrize("lengths", [[0, 3], [3, 6], [5]])
 def test_lengths_that_cannot_be(lengths: list[int]):
     with pytest.raises(InputError, match="lengths"):
-        make()(noise(2, 5, D), torch.tensor(lengths))
+        make()(numbers(2, 5, D), torch.tensor(lengths))
 
 
 def test_readout_starts():
@@ -119,7 +116,7 @@ LAYERS: dict[str, Callable[[int], nn.Module]] = {
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_stack_carries_its_state(name: str):
-    model, u = make(LAYERS[name], readout="every", n_layers=3), noise(2, 9, D)
+    model, u = make(LAYERS[name], readout="every", n_layers=3), numbers(2, 9, D)
     whole, end = model(u)
     first, state = model(u[:, :4])
     second, last = model(u[:, 4:], state=state)
@@ -133,13 +130,13 @@ def test_layers_of_a_stack_are_their_own():
     first, second = model.layers
     assert isinstance(first, GRU) and isinstance(second, GRU)
     assert (first.d_in, second.d_in) == (D, H)
-    u = noise(2, 5, D)
+    u = numbers(2, 5, D)
     want = second(first(u)[0])[0][:, -1]
     torch.testing.assert_close(open_readout(model)(u)[0], want)
 
 
 def test_a_state_for_another_stack_is_refused():
-    u = noise(2, 5, D)
+    u = numbers(2, 5, D)
     _, state = make(n_layers=2)(u)
     with pytest.raises(InputError, match="one entry per layer, 1; got 2"):
         make()(u, state=state)
@@ -198,7 +195,7 @@ def test_input_dropout_comes_before_the_encoder():
 
 @pytest.mark.parametrize("kind", ["step", "variational"])
 def test_nothing_is_dropped_in_evaluation(kind: str):
-    u = noise(3, 5, D)
+    u = numbers(3, 5, D)
     still = make(dropout=0.9, input_dropout=0.9, dropout_kind=kind).eval()
     torch.testing.assert_close(still(u)[0], make()(u)[0], rtol=0, atol=0)
 
@@ -226,7 +223,7 @@ def test_embedding_dropout_removes_whole_words():
 
 
 def test_encoder_feeds_the_first_layer():
-    model, u = open_readout(make(Copy, readout="every", encoder=7)), noise(2, 5, D)
+    model, u = open_readout(make(Copy, readout="every", encoder=7)), numbers(2, 5, D)
     assert model.encoder is not None
     torch.testing.assert_close(model(u)[0], u @ model.encoder.weight.T + model.encoder.bias)
     both = make(tokens=True, embedding=5, encoder=7)
@@ -265,7 +262,7 @@ def test_options_that_cannot_be(options: dict[str, Any], word: str):
 @pytest.mark.parametrize("shape", [(0, 5, D), (2, 0, D), (2, 5), (2, 5, D + 1)])
 def test_wrong_shapes_are_refused(shape: tuple[int, ...]):
     with pytest.raises(InputError, match="input must have shape"):
-        make()(noise(*shape))
+        make()(numbers(*shape))
 
 
 @pytest.mark.parametrize("shape", [(0, 5), (2, 0), (2, 5, 1)])
@@ -275,7 +272,7 @@ def test_wrong_shapes_of_ids_are_refused(shape: tuple[int, ...]):
 
 
 def test_nan_stays_in_its_row():
-    u = noise(3, 6, D)
+    u = numbers(3, 6, D)
     model = make(n_layers=2, encoder=4, readout="every").eval()
     clean, _ = model(u)
     u[1, 2, 0] = torch.nan
@@ -339,7 +336,7 @@ def test_options_of_ids_are_refused_for_numbers(option: str):
 
 
 def test_known_vectors_padding_and_a_frozen_table():
-    vectors = noise(20, H)
+    vectors = numbers(20, H)
     model = of_ids(embedding_init="vectors", vectors=vectors, padding=1)
     assert model.embedding is not None
     table = model.embedding.weight
@@ -355,7 +352,7 @@ def test_known_vectors_padding_and_a_frozen_table():
 
 
 def test_vectors_are_left_alone_where_nobody_asks_for_them():
-    plain, offered = of_ids(), of_ids(vectors=noise(20, H))
+    plain, offered = of_ids(), of_ids(vectors=numbers(20, H))
     for a, b in zip(plain.parameters(), offered.parameters(), strict=True):
         assert torch.equal(a, b)
 
@@ -375,17 +372,3 @@ def test_truncated_normals_have_the_variance_they_name():
     assert not SequenceModel(
         wide, 9, 9, "every", True, embedding=9, readout_bias_init="zeros"
     ).readout.bias.any()
-
-
-@pytest.mark.parametrize("option", ["input_dropout", "dropout"])
-def test_dropout_per_step_on_either_side_of_the_layer(option: str):
-    torch.manual_seed(0)
-    model = SequenceModel(Copy, 20, 20, "every", True, embedding=400, **{option: 0.25})
-    open_readout(model).train()
-    ids = torch.full((1, 3), 4)
-    y = model(ids)[0][0]
-    kept = y != 0
-    assert 0.65 < kept.double().mean() < 0.85
-    assert not torch.equal(kept[0], kept[1])  # drawn anew at each step
-    assert model.embedding is not None
-    torch.testing.assert_close(y[kept], (model.embedding.weight[4].expand(3, -1) / 0.75)[kept])

@@ -8,7 +8,6 @@ from torch import Tensor
 from physml.models.sequence.incremental import IncrementalRNN
 from physml.models.sequence.kronecker import KroneckerRNN
 from physml.models.sequence.nais import SequentialNAISNet
-from physml.models.sequence.tarnn import TARNN
 from physml.ops.backend import running
 
 D, H = 3, 5
@@ -60,18 +59,6 @@ def test_gradients_keep_their_size_over_many_equilibria_and_not_over_single_step
 # -------------------------------------------------------------------------------------------------- TARNN
 
 
-def test_a_closed_gate_keeps_the_state_and_an_open_one_does_not():
-    layer, h0 = made(lambda: TARNN(D, H, alpha=0.3)), numbers(2, H, seed=2)
-    layer.W.data[:H] = 0.0
-    layer.U.data[:H] = 0.0
-    layer.bg.data.fill_(-60.0)
-    path, (_, before) = layer(u := numbers(2, 6, D), (h0, torch.zeros(2, D).double()))
-    torch.testing.assert_close(path, h0[:, None].expand_as(path))
-    assert torch.equal(before, u[:, -1])
-    layer.bg.data.fill_(60.0)
-    assert (layer(u, (h0, torch.zeros(2, D).double()))[0] - h0[:, None]).abs().max() > 0.1
-
-
 # ----------------------------------------------------------------------------------------------- NAIS-Net
 
 
@@ -119,18 +106,6 @@ def test_unitary_factors_make_a_unitary_matrix():
     torch.testing.assert_close(W @ W.mH, 1.21**4 * eye, rtol=0, atol=1e-5)
     assert layer.penalty().item() == pytest.approx(0.5 * 4 * 2 * 0.21**2, rel=1e-5)
     assert KroneckerRNN(D, 4).penalty() is None
-
-
-def test_the_distance_from_unitary_is_bound_by_that_of_the_factors():
-    """| W^* W - I | <= (1 + d)^F - 1, with d the largest distance of a factor, in the spectral norm."""
-    layer = made(lambda: KroneckerRNN(D, 27, factor=3), spread=0.05)
-    W, factors = layer.matrix().detach(), layer.complex_factors().detach()
-
-    def distance(M: Tensor) -> float:
-        return torch.linalg.matrix_norm(M.mH @ M - torch.eye(len(M)), 2).item()
-
-    d = max(distance(factor) for factor in factors)
-    assert d < distance(W) <= (1 + d) ** 3 - 1
 
 
 def test_the_product_is_that_of_its_factors_one_after_the_other():

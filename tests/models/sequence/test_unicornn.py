@@ -1,10 +1,12 @@
 """UnICORNN against thesis equations 3.6, 3.7, 3.79 and 3.80."""
 
+import itertools
 import math
 
-import numpy as np
 import pytest
 import torch
+from drawn_layers import numbers
+from step_loops import follows
 from torch import Tensor
 
 from physml.base.errors import InputError
@@ -22,83 +24,57 @@ def build(d_in: int, d_hidden: int, seed: int = 0, **options) -> UnICORNN:
     return layer
 
 
-def draw(*shape: int, seed: int = 1) -> Tensor:
-    return torch.randn(*shape, dtype=torch.double, generator=torch.Generator().manual_seed(seed))
-
-
 def states(n_layers: int, B: int, H: int) -> tuple[tuple[Tensor, Tensor], ...]:
-    return tuple((draw(B, H, seed=10 + k), draw(B, H, seed=20 + k)) for k in range(n_layers))
+    return tuple((numbers(B, H, seed=10 + k), numbers(B, H, seed=20 + k)) for k in range(n_layers))
 
 
-def by_hand(layer: UnICORNN, u: Tensor, start: tuple[tuple[Tensor, Tensor], ...]) -> np.ndarray:
-    """Equations 3.6, 3.79 and 3.80, one number after the other; (L, 2, B, T, H): y and z of all layers."""
-    B, T, _ = u.shape
-    H, S = layer.d_out, layer.residual_skip
-    y = [u.tolist()]
-    z = [[]]
-    for ell in range(1, layer.n_layers + 1):
-        s = {name: value.detach().numpy() for name, value in layer.symbols()[ell - 1].items()}
-        path_y, path_z = np.zeros((B, T, H)), np.zeros((B, T, H))
-        for row in range(B):
-            now_y, now_z = (x[row].tolist() for x in start[ell - 1])
-            for n in range(T):
-                for i in range(H):
-                    below = y[ell - 1][row][n]
-                    total = (
-                        s["w"][i] * now_y[i] + s["b"][i] + sum(s["V"][i, j] * v for j, v in enumerate(below))
-                    )
-                    if S is not None and ell > S:
-                        far = y[ell - S - 1][row][n]
-                        total += sum(s["Lambda"][i, j] * v for j, v in enumerate(far))
-                    step = layer.dt[ell - 1] / (1 + math.exp(-s["c"][i]))
-                    now_z[i] = now_z[i] - step * (math.tanh(total) + layer.alpha * now_y[i])
-                    now_y[i] = now_y[i] + step * now_z[i]
-                path_y[row, n], path_z[row, n] = now_y, now_z
-        y.append(path_y)
-        z.append(path_z)
-    return np.array([[y[k], z[k]] for k in range(1, layer.n_layers + 1)])
+def equations(layer: UnICORNN, x: Tensor, *state: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """3.6 with the skips of 3.79 and 3.80; the state is y^1, z^1, y^2, z^2 .."""
+    below, new = [x], []
+    for k, s in enumerate(layer.symbols()):
+        y, z = state[2 * k : 2 * k + 2]
+        push = s["V"] @ below[k] + s["b"]
+        if layer.residual_skip is not None and k >= layer.residual_skip:
+            push = push + s["Lambda"] @ below[k - layer.residual_skip]
+        step = layer.dt[k] * torch.sigmoid(s["c"])
+        z = z - step * (torch.tanh(s["w"] * y + push) + layer.alpha * y)
+        y = y + step * z
+        new += [y, z]
+        below.append(y)
+    return y, tuple(new)
 
 
+@pytest.mark.parametrize("backend", ["reference", "torch"])
 @pytest.mark.parametrize("skip", [None, 2, 3])
 @pytest.mark.parametrize("dt", [0.4, (0.1, 0.2, 0.3, 0.5, 0.8)])
-def test_every_number_follows_the_equation(dt: float | tuple[float, ...], skip: int | None) -> None:
-    layer = build(2, 3, n_layers=5, dt=dt, residual_skip=skip)
-    u, start = draw(2, 9, 2), states(5, 2, 3)
-    expected = by_hand(layer, u, start)
-    outputs, last = layer(u, start)
-    np.testing.assert_allclose(outputs.detach(), expected[-1, 0], rtol=0, atol=1e-12)
-    for k, (y, z) in enumerate(last):
-        np.testing.assert_allclose(y.detach(), expected[k, 0, :, -1], rtol=0, atol=1e-12)
-        np.testing.assert_allclose(z.detach(), expected[k, 1, :, -1], rtol=0, atol=1e-12)
+def test_it_follows_the_equations(dt: float | tuple[float, ...], skip: int | None, backend: str) -> None:
+    follows(build(2, 3, n_layers=5, dt=dt, residual_skip=skip, backend=backend), equations)
 
 
 @pytest.mark.parametrize("skip", [None, 2])
 def test_the_inverse_finds_all_states(skip: int | None) -> None:
     layer = build(2, 3, n_layers=4, residual_skip=skip)
-    u, start = draw(2, 50, 2), states(4, 2, 3)
-    expected = by_hand(layer, u, start)
-    found = layer.invert(u, layer(u, start)[1])
-    for k in range(4):
-        for part in (0, 1):
-            path = found[k][part].detach()
-            assert path.shape == (2, 51, 3)
-            np.testing.assert_allclose(path[:, 0], start[k][part], rtol=0, atol=1e-10)
-            np.testing.assert_allclose(path[:, 1:], expected[k, part], rtol=0, atol=1e-10)
+    u, start = numbers(2, 50, 2), states(4, 2, 3)
+    paths = [start]
+    for n in range(50):
+        paths.append(layer(u[:, n : n + 1], paths[-1])[1])
+    found = layer.invert(u, paths[-1])
+    for k, part in itertools.product(range(4), (0, 1)):
+        wanted = torch.stack([state[k][part] for state in paths], 1)
+        torch.testing.assert_close(found[k][part], wanted, rtol=0, atol=1e-10)
 
 
-def test_gradcheck() -> None:
-    leaves = [draw(2, 4, 3), draw(2, 3, seed=2), draw(2, 3, seed=3), draw(3, seed=4), draw(3, seed=5)]
+def test_second_derivatives_of_the_plain_loop() -> None:
+    leaves = [
+        numbers(2, 4, 3),
+        numbers(2, 3, seed=2),
+        numbers(2, 3, seed=3),
+        numbers(3, seed=4),
+        numbers(3, seed=5),
+    ]
     leaves = [x.requires_grad_() for x in leaves]
-    assert torch.autograd.gradcheck(lambda *x: unicornn(*x, alpha=1.5), leaves)
     plain = {"alpha": 1.5, "backend": "reference"}
     assert torch.autograd.gradgradcheck(lambda *x: unicornn(*x, **plain)[0], leaves)
-
-
-def test_every_parameter_gets_a_gradient() -> None:
-    layer = build(2, 3, n_layers=4, residual_skip=2)
-    layer(draw(2, 9, 2))[0].square().sum().backward()
-    for name, p in layer.named_parameters():
-        assert p.grad is not None and (p.grad != 0).all(), name
 
 
 def test_one_scale_leaves_c_at_its_draw() -> None:
@@ -114,7 +90,7 @@ def test_one_scale_leaves_c_at_its_draw() -> None:
 
 def test_dropout_masks_whole_sequences_after_every_layer() -> None:
     layer = build(2, 40, n_layers=1, dropout=0.25)
-    u = draw(3, 6, 2)
+    u = numbers(3, 6, 2)
     dropped, state = layer(u)
     plain, plain_state = layer.eval()(u)
     ratio = dropped / plain
@@ -128,7 +104,7 @@ def test_dropout_masks_whole_sequences_after_every_layer() -> None:
 
 def test_dropout_between_layers_reaches_the_next() -> None:
     layer = build(2, 40, n_layers=2, dropout=0.25)
-    u = draw(3, 6, 2)
+    u = numbers(3, 6, 2)
     _, state = layer(u)
     _, plain = layer.eval()(u)
     assert torch.equal(state[0][0], plain[0][0])
@@ -137,26 +113,20 @@ def test_dropout_between_layers_reaches_the_next() -> None:
 
 def test_masks_that_are_gone_cannot_be_inverted() -> None:
     layer = build(2, 4, dropout=0.25)
-    u = draw(3, 6, 2)
+    u = numbers(3, 6, 2)
     with pytest.raises(InputError, match=r"Call eval\(\) first"):
         layer.invert(u, layer(u)[1])
     layer.eval()
     assert layer.invert(u, layer(u)[1])[0][0][:, 0].abs().max() < 1e-12
 
 
-@torch.no_grad()
-def test_initial_weights() -> None:
-    torch.manual_seed(0)
+def test_skips_have_matrices_of_their_own() -> None:
     layer = UnICORNN(20, 500, n_layers=4, dt=0.1, alpha=1.0, residual_skip=2)
-    for k, s in enumerate(layer.symbols()):
-        assert s["w"].min() >= 0 and s["w"].max() <= 1 and s["w"].mean() == pytest.approx(0.5, abs=0.05)
-        assert s["c"].min() >= -0.1 and s["c"].max() <= 0.1 and s["c"].mean() == pytest.approx(0, abs=0.01)
-        assert not s["b"].any()
-        bound = math.sqrt(6 / (65 * (20 if k == 0 else 500)))
-        assert s["V"].abs().max() <= bound and s["V"].abs().max() == pytest.approx(bound, rel=0.01)
-        assert ("Lambda" in s) == (k >= 2)
-    assert layer.symbols()[2]["Lambda"].shape == (500, 20)  # from u to layer 3
-    assert layer.symbols()[3]["Lambda"].shape == (500, 500)  # from layer 1 to layer 4
+    shapes = [s["Lambda"].shape if "Lambda" in s else None for s in layer.symbols()]
+    assert shapes == [None, None, (500, 20), (500, 500)]  # from u to layer 3, from layer 1 to layer 4
+    for k, n in ((2, 20), (3, 500)):
+        bound, Lambda = math.sqrt(6 / (65 * n)), layer.symbols()[k]["Lambda"]
+        assert bound * 0.99 < Lambda.abs().max() <= bound
 
 
 def test_the_integrator_is_of_first_order() -> None:
@@ -181,12 +151,9 @@ def test_the_integrator_is_of_first_order() -> None:
     ("options", "message"),
     [
         ({"dt": [0.1, 0.2]}, "one per layer, 3; got 2"),
-        ({"dt": -0.1}, "dt must be positive; got -0.1"),
-        ({"alpha": -1.0}, "alpha must not be negative"),
         ({"dropout": 1.0}, r"dropout must lie in \[0, 1\)"),
         ({"residual_skip": 1}, "at least 2 and less than n_layers = 3; got 1"),
         ({"residual_skip": 3}, "at least 2 and less than n_layers = 3; got 3"),
-        ({"n_layers": 0}, "n_layers must be positive"),
     ],
 )
 def test_wrong_arguments(options: dict, message: str) -> None:
@@ -195,8 +162,8 @@ def test_wrong_arguments(options: dict, message: str) -> None:
 
 
 def test_a_state_for_another_stack_is_refused() -> None:
-    layer, u = build(2, 3), draw(2, 4, 2)
+    layer, u = build(2, 3), numbers(2, 4, 2)
     with pytest.raises(InputError, match=r"3 pairs .* got 2 entries"):
         layer(u, layer(u)[1][:2])
     with pytest.raises(InputError, match=r"tuple \(y, z\).*got Tensor"):
-        layer(u, (draw(2, 3),) * 3)
+        layer(u, (numbers(2, 3),) * 3)
