@@ -6,12 +6,9 @@ Run with -s to see the messages.
 
 import functools
 import gzip
-import os
 import pickle
 import re
 import shutil
-import subprocess
-import sys
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -22,7 +19,8 @@ import pytest
 from each import run_all
 
 from physml.base.errors import DataError
-from physml.base.paths import ROOT
+from physml.base.paths import own_folders
+from physml.cli import main
 from physml.data.datasets import DataSet
 from physml.data.readers import (
     bidmc,
@@ -726,37 +724,23 @@ def test_a_wrong_data_root_is_told_with_the_right_one(
     assert "train-images-idx3-ubyte.gz is missing" in message and re.search(says, message)
 
 
-def test_a_run_ends_before_it_starts(sound: Callable[[DataSet], Path], tmp_path: Path) -> None:
+def test_a_run_ends_before_it_starts(
+    sound: Callable[[DataSet], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """One line, exit code 2; no record, no cache."""
     root = tmp_path / "data"
     shutil.copytree(sound(har.UCI_HAR), root)
     packed(last_number(b"NaN"))(root)
-    places = {
-        "DATA": root,
-        "CACHE": tmp_path / "cache",
-        "RESULTS": tmp_path / "results",
-        "RUNS": tmp_path / "runs",
-    }
-    ended = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "physml",
-            "run",
-            "experiment=cornn/har2-cornn",
-            "data.verify=off",
-            "seed=99",  # of which there is no record
-            "tracker=none",
-        ],
-        cwd=ROOT,
-        env={**os.environ, **{f"PHYSML_{name}": str(path) for name, path in places.items()}},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 2, ended.stderr
-    assert re.search(r"body_acc_x_train\.txt, line 1: .*not finite.*physml data get uci_har", ended.stderr)
-    assert "Traceback" not in ended.stderr
+    for key, value in (own_folders(tmp_path) | {"PHYSML_DATA": str(root)}).items():
+        monkeypatch.setenv(key, value)
+    unrecorded = ("seed=99", "tracker=none")
+    assert main.main(["run", "experiment=cornn/har2-cornn", "data.verify=off", *unrecorded]) == 2
+    told = capsys.readouterr().err
+    assert re.search(r"body_acc_x_train\.txt, line 1: .*not finite.*physml data get uci_har", told)
+    assert "Traceback" not in told
     left = [path for path in tmp_path.rglob("*") if path.is_file() and root not in path.parents]
     of_data = [path for path in left if not {"stamps", "composed"} & set(path.parts)]
     assert [path.name for path in of_data].count("attempts.json") == 1, "says why it failed"

@@ -83,18 +83,6 @@ def test_the_reader_gives_back_every_clip_in_its_part(store, arrays):
     assert arrays["noise_length"].sum() == len(arrays["noise"])
 
 
-def test_an_unpacked_folder_reads_as_the_archive(store, arrays, tmp_path):
-    members, _ = clip_names(store)
-    folder = tmp_path / "SpeechCommands" / "speech_commands_v0.02"
-    for name, content in members.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(content)
-    again = Store(tmp_path, tmp_path / "cache", verify="off").read(SPEECH_COMMANDS)
-    assert all(np.array_equal(again[name], array) for name, array in arrays.items())
-    with pytest.raises(DataError, match=r"speech_commands_v0\.02.*no published checksums"):
-        Store(tmp_path, tmp_path / "cache").read(SPEECH_COMMANDS)
-
-
 def test_the_fingerprint_sees_every_clip_its_word_and_its_part(arrays):
     want = fingerprint(SPEECH_COMMANDS, arrays)
     for name, at in [("wave", (3, 5)), ("word", 3), ("noise", 9)]:
