@@ -327,6 +327,26 @@ def references_are_finite_and_complete(task):
 
 
 @check
+def the_majority_class_is_that_of_train(task):
+    found = task.references().get("majority class")
+    if found is None:
+        pytest.skip("no classes, or another constant")
+    train, test = (
+        torch.cat([labels(batch) for batch in task.batches(part, 1000)]) for part in ("train", "test")
+    )
+    assert found["accuracy"] == pytest.approx((test == train.mode().values).double().mean().item())
+    assert found["accuracy"] <= 1 and math.isfinite(found["cross_entropy"])
+
+
+def labels(batch: Batch) -> Tensor:
+    """Of the items that count."""
+    target = (
+        batch.target if batch.edge_index is None or batch.batch is not None else batch.target[batch.index]
+    )
+    return target.reshape(len(target), -1)[:, 0]
+
+
+@check
 def facts_fit_a_record(task):
     facts = task.facts()
     assert {"version", "sizes", "sha256", "fingerprint"} <= set(facts)

@@ -92,10 +92,7 @@ def test_features_are_as_stored_or_shares_of_a_sum(store: Store) -> None:
 
 
 def test_references_beat_nothing_by_cheating(store: Store) -> None:
-    task = loaded(store)
-    label, tested = whole(task).target, nodes(task, "test")
-    found = task.references()
-    assert found["majority class"]["accuracy"] == pytest.approx((label[tested] == 0).double().mean().item())
+    found = loaded(store).references()
     assert found["linear (features)"]["accuracy"] > found["majority class"]["accuracy"]
 
 

@@ -73,8 +73,6 @@ def test_the_rest_of_a_disturbed_batch_is_as_it_was(task: Beats) -> None:
 def test_the_metrics_of_the_disturbances_are_declared(task: Beats) -> None:
     assert set(task.better) == {"accuracy", "cross_entropy", *(f"accuracy_{n}" for n in PERTURBATIONS)}
     reference = task.references()["majority class"]
-    y, test = everything(task, "train").target, everything(task, "test").target
-    assert reference["accuracy"] == (test == y.mode().values).double().mean().item()
     assert reference["accuracy_mult_1_2"] == reference["accuracy"]
     assert set(reference) == set(task.better)
 

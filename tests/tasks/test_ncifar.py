@@ -114,10 +114,6 @@ def test_without_validation_there_is_no_valid_part(store):
     assert list(task.batches("valid", 4)) == []
 
 
-def test_the_majority_class(store):
-    assert loaded(store).references()["majority class"]["accuracy"] == pytest.approx(0.1)
-
-
 @pytest.mark.parametrize(
     ("changes", "says"),
     [

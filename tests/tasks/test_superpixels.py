@@ -62,13 +62,9 @@ def test_scores_are_those_of_the_whole_part(task: Superpixels) -> None:
 
 
 def test_the_trivial_references(task: Superpixels) -> None:
-    found = task.references()
-    train, test = everything(task, "train").target, everything(task, "test").target
-    count = train.bincount(minlength=10)
-    majority = found["majority class"]["accuracy"]
-    assert majority == (test == count.argmax()).double().mean().item()
+    found = {name: metrics["accuracy"] for name, metrics in task.references().items()}
     # the fixture's digit is the column that is bright
-    assert found["linear (grey in 4 x 4 fields)"]["accuracy"] > majority
+    assert found["linear (grey in 4 x 4 fields)"] > found["majority class"]
 
 
 @pytest.mark.parametrize(
