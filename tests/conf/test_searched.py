@@ -9,7 +9,7 @@ from each import each
 from physml.base.paths import ROOT
 from physml.config import studies
 from physml.records.searches import converted
-from physml.search.spec import load_search
+from physml.search.spec import SearchSpec, load_search
 
 
 @functools.cache
@@ -37,23 +37,28 @@ def test_a_searched_row_has_the_best_point_of_its_search(name: str) -> None:
     assert studies.experiment(name).settings["provenance"]["kind"] == "searched-here"
 
 
+@functools.cache
+def spec_of(name: str) -> SearchSpec:
+    return load_search(name)
+
+
 def before_stages(name: str) -> bool:
     """Searched in one stage, where the study has several now: to be searched again."""
-    return len(results(name)["stages"]) == 1 < len(load_search(name).stages)
+    return len(results(name)["stages"]) == 1 < len(spec_of(name).stages)
 
 
 @each("name", searched)
 def test_a_search_was_made_as_its_study_has_it(name: str) -> None:
-    spec, made = load_search(name), results(name)["search"]
+    spec, made = spec_of(name), results(name)["search"]
     if not before_stages(name):
         assert spec.described == made
         assert list(made["space"]) == list(spec.space), "points are drawn in this order"
 
 
-@each("name", lambda: [name for name in searched() if load_search(name).equal])
+@each("name", lambda: [name for name in searched() if spec_of(name).equal])
 def test_searches_of_a_group_had_equal_trials(name: str) -> None:
     """Once all of them have been searched in stages."""
-    group = [one for one in load_search(name).equal if one in searched()]
+    group = [one for one in spec_of(name).equal if one in searched()]
     if not any(map(before_stages, group)):
         assert len({len(results(one)["trials"]) for one in group}) == 1
 

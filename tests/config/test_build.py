@@ -507,11 +507,6 @@ def test_a_node_that_cannot_be_built_is_told(node: Any, says: str) -> None:
         check(node, "model", supplied=("d_in",))
 
 
-def test_what_torch_says_of_a_value_is_told_with_its_place() -> None:
-    with pytest.raises(ConfigError, match="optim: Adam: Invalid learning rate"):
-        build.build_optimizer(parts_of(run_config("optim.lr=-1")), nn.Linear(1, 1))
-
-
 # ---------------------------------------------------------------------------- optimizer groups
 
 

@@ -242,8 +242,8 @@ def test_every_figure_names_experiments_that_are_there(name: str) -> None:
 
 def searches() -> list[str]:
     """The first of each study; all with --grid."""
-    studies_of = {name: experiment.rpartition("-")[0] for name, experiment in studies.searches().items()}
-    return variants({study: name for name, study in reversed(studies_of.items())}.values(), studies_of)
+    experiments = [*studies.searches().values()]
+    return variants({name.rpartition("-")[0]: name for name in reversed(experiments)}.values(), experiments)
 
 
 @each("name", searches)

@@ -1,6 +1,6 @@
 """Laws of every op that has a backward of its own, in each of its backends.
 
-Results and gradients are held against the plain loop. Sizes, vector widths, blocks: beside the op's tests.
+Results and gradients are held against the plain loop. Blocks, and what is of one op: beside the op's tests.
 """
 
 import functools
@@ -10,16 +10,19 @@ from itertools import combinations, product
 
 import pytest
 import torch
-from all_ops import LARGE, OPS, SMALL, Op, draw
+from all_ops import LARGE, OPS, SMALL, Op, draw, everything, gradients, same, weighed
 from c_compiler import needs_compiler
 from each import run_all
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
+from vectors import WIDTHS
 
 from physml.base.errors import InputError
 
 Law = Callable[..., None]
 LAWS: list[Law] = []
+# B, T, D, H: alone, whole vectors and more, blocks of steps and of rows.
+RECURRENCES = ((1, 1, 1, 1), (2, 2, 3, 5), (7, 63, 1, 16), (9, 65, 3, 33), (2, 300, 3, 17), (43, 20, 20, 40))
 THRESHOLDS = ("PARALLEL", "MIN_WORK", "WORTH_A_THREAD")  # below which an op keeps to one thread
 
 
@@ -37,36 +40,6 @@ def test_an_op_keeps_the_laws(op: Op, backend: str) -> None:
     run_all((one.__name__, functools.partial(one, op, backend)) for one in LAWS)
 
 
-def weighed(results: tuple[Tensor, ...], use: tuple[int, ...] | None = None) -> Tensor:
-    """A number that depends on the results of `use`, or on all."""
-    parts = [
-        (x * draw(*x.shape, seed=7 + k).to(x.dtype)).sum()
-        for k, x in enumerate(results)
-        if use is None or k in use
-    ]
-    return torch.stack(parts).sum()
-
-
-def gradients(
-    op: Op, backend: str, x: list[Tensor], use: tuple[int, ...] | None = None
-) -> tuple[Tensor, ...]:
-    wanted = [leaf for leaf in x if leaf.requires_grad]
-    return torch.autograd.grad(weighed(op.results(x, backend), use), wanted, materialize_grads=True)
-
-
-def everything(op: Op, backend: str, x: list[Tensor]) -> list[Tensor]:
-    return [*(r.detach() for r in op.results(x, backend)), *gradients(op, backend, x)]
-
-
-def same(ours: tuple[Tensor, ...] | list[Tensor], theirs: tuple[Tensor, ...] | list[Tensor]) -> None:
-    """Relative to the largest number of each tensor."""
-    for k, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-        assert a.shape == b.shape and a.dtype == b.dtype
-        scale = b.abs().max().item() + 1e-300
-        worst = (a - b).abs().max().item() / scale
-        assert worst <= (1e-10 if a.dtype == torch.float64 else 1e-5), f"tensor {k}: off by {worst:.1e}"
-
-
 def frozen(x: list[Tensor], but: set[int] = frozenset()) -> list[Tensor]:
     return [leaf.detach().clone().requires_grad_(k in but) for k, leaf in enumerate(x)]
 
@@ -79,6 +52,32 @@ def results_and_gradients_are_those_of_the_plain_loop(op: Op, backend: str) -> N
     for sizes in (SMALL, LARGE):
         x = op.arguments(sizes)
         same(everything(op, backend, x), everything(op, "reference", x))
+
+
+@law
+def every_vector_width_computes_the_plain_loop(op: Op, backend: str) -> None:
+    """In C, in double and single precision, at sizes below, at and beyond whole vectors and blocks."""
+    if backend != "native" or op.name == "dropout":
+        return
+    for sizes in sizes_of(op):
+        single = [x.detach().float().requires_grad_() for x in op.arguments(sizes)]
+        double = [x.detach().double().requires_grad_() for x in single]
+        exact = everything(op, "reference", double)
+        for flags in WIDTHS:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("PHYSML_NATIVE_FLAGS", flags)
+                if op.dtype == torch.float64:
+                    same(everything(op, backend, double), exact)
+                same([x.double() for x in everything(op, backend, single)], exact, 1e-4)
+
+
+def sizes_of(op: Op) -> list[dict[str, int]]:
+    axes = set("".join(op.shapes))
+    if "T" in axes:
+        return [dict(zip("BTDH", size, strict=True)) for size in RECURRENCES]
+    if "C" in axes:
+        return [LARGE | {"C": C} for C in (1, 7, 32, 64, 65, 200)]
+    return [{"B": B, "H": H} for B, H in ((1, 1), (7, 33), (65, 64), (513, 200))]
 
 
 @law
@@ -238,12 +237,13 @@ def a_nan_stays_in_its_row(op: Op, backend: str) -> None:
 def threads_change_rounding_alone_and_each_number_of_them_gives_the_same_bits(op: Op, backend: str) -> None:
     if backend != "native" or op.name == "dropout":
         return
-    x = op.arguments(LARGE)
-    alone = everything(op, backend, x)
+    (threshold,) = [name for name in THRESHOLDS if hasattr(op.native, name)]
     with pytest.MonkeyPatch.context() as patch:
-        (threshold,) = [name for name in THRESHOLDS if hasattr(op.native, name)]
         patch.setattr(op.native, threshold, 0)
-        for n in (2, 3, 8, 64):
+        for n, rows in ((2, 2), (3, 7), (8, 90), (64, 7)):
+            x = op.arguments(LARGE | {"B": rows})
+            patch.setattr(torch, "get_num_threads", lambda: 1)
+            alone = everything(op, backend, x)
             patch.setattr(torch, "get_num_threads", lambda n=n: n)
             together = everything(op, backend, x)
             same(together, alone)

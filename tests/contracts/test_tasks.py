@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from torch import Generator, Tensor
 
 from physml.base.errors import InputError
 from physml.config.resolve import load_plugins
+from physml.data.readers.eigenworms import EIGENWORMS
 from physml.data.store import Store
 from physml.task.base import Task
 from physml.task.batch import Batch
@@ -25,6 +27,8 @@ from physml.task.nodes import OneGraph
 from physml.task.trivial import score_reference
 from physml.training.evaluate import apply, each_tensor, evaluate
 from tasks.bidmc import SubjectRates
+from tasks.har2 import HAR2
+from tasks.pyg import PyGNodes
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,12 +37,18 @@ ROOT = Path(__file__).parents[2]
 small = load_plugins([str(ROOT / "tests" / "harness" / "fixtures_tasks.py")])["fixtures_tasks"]
 
 
-def from_config(name: str, **changes) -> Task:
+def class_and_arguments(name: str) -> tuple[type[Task], dict[str, Any]]:
+    """The class of a task in conf/, and its arguments at the sizes of profile smoke."""
     node = yaml.safe_load((ROOT / "conf" / "task" / f"{name}.yaml").read_text())
     module, _, cls = node.pop("_target_").rpartition(".")
     for key in ("datasets", "defaults"):
         node.pop(key, None)
-    return getattr(importlib.import_module(module), cls)(**(node | node.pop("smoke", {}) | changes))
+    return getattr(importlib.import_module(module), cls), node | node.pop("smoke", {})
+
+
+def from_config(name: str, **changes) -> Task:
+    cls, arguments = class_and_arguments(name)
+    return cls(**arguments | changes)
 
 
 FIXTURES: dict[str, Callable[[], Task]] = {
@@ -64,6 +74,7 @@ REAL: dict[str, Callable[[], Task]] = {
     "ecg5000": lambda: from_config("ecg5000", perturb=None),
     "ecg5000_abnormal": lambda: from_config("ecg5000_abnormal", perturb=None),
     "eigenworms": lambda: from_config("eigenworms"),
+    "eigenworms-random": lambda: from_config("eigenworms", entries=7, keep="random"),
     "eigenworms-clean": lambda: from_config("eigenworms", split_of="stratified", protocol="clean"),
     "heart_rate": lambda: from_config("heart_rate"),
     "respiratory_rate": lambda: from_config("respiratory_rate"),
@@ -279,11 +290,10 @@ def loss_is_a_scalar_with_a_gradient(task):
 
 
 @check
-def nan_in_the_output_shows_in_the_metric(task):
-    if task.better[task.metric] == "higher":
-        pytest.skip("accuracy counts a NaN as some class")
+def nan_in_the_output_shows_in_every_metric_but_shares_of_right_answers(task):
+    """Accuracy counts a NaN as some class."""
     poisoned = score_reference(task, lambda batch: answer(task, batch) * float("nan"))
-    assert math.isnan(poisoned[task.metric])
+    assert all(math.isnan(poisoned[name]) for name in poisoned if task.better[name] == "lower")
 
 
 @check
@@ -317,10 +327,72 @@ def references_are_finite_and_complete(task):
 
 
 @check
+def the_majority_class_is_that_of_train(task):
+    found = task.references().get("majority class")
+    if found is None:
+        pytest.skip("no classes, or another constant")
+    train, test = (
+        torch.cat([labels(batch) for batch in task.batches(part, 1000)]) for part in ("train", "test")
+    )
+    assert found["accuracy"] == pytest.approx((test == train.mode().values).double().mean().item())
+    assert found["accuracy"] <= 1 and math.isfinite(found["cross_entropy"])
+
+
+def labels(batch: Batch) -> Tensor:
+    """Of the items that count."""
+    target = (
+        batch.target if batch.edge_index is None or batch.batch is not None else batch.target[batch.index]
+    )
+    return target.reshape(len(target), -1)[:, 0]
+
+
+@check
 def facts_fit_a_record(task):
     facts = task.facts()
     assert {"version", "sizes", "sha256", "fingerprint"} <= set(facts)
     assert json.loads(json.dumps(facts, allow_nan=False)) == facts
+
+
+@check
+def facts_name_the_files_that_were_read(task):
+    if not task.datasets:
+        pytest.skip("its data are generated")
+    facts, abouts = task.facts(), [data.upstream for data in task.datasets]
+    assert facts["sizes"] == task.sizes and facts["kind"] == "fixture"
+    assert facts["readers"] == {data.name: data.version for data in task.datasets}
+    assert set(facts["sha256"]) <= {file.name for about in abouts for file in about.files}
+    assert all(set(facts["sha256"]) & {file.name for file in about.files} for about in abouts)
+
+
+@check
+def splits_differ_and_their_parts_are_disjoint(task, store):
+    if task.n_splits == 1 or (task.protocol == "official" and task.datasets == (EIGENWORMS,)):
+        pytest.skip("one split")
+    found = set()
+    for split in range(task.n_splits):
+        task.load(store, split)
+        parts_are_disjoint(task)
+        found.add(b"".join(content(batch) for part in PARTS[1:] for batch in task.batches(part, 100)))
+    assert len(found) == task.n_splits or isinstance(task, HAR2), "its fixture has subjects for two"
+    assert len(found) > 1
+    if isinstance(task, OneGraph) and not isinstance(task, PyGNodes):
+        with pytest.raises(InputError, match=rf"there are {task.n_splits} \w.*; got {task.n_splits}"):
+            task.load(store, task.n_splits)
+    task.load(store, 0)
+
+
+def content(batch: Batch) -> bytes:
+    """What tells a batch from those of another split."""
+    tensors = (batch.input, batch.edge_index, batch.index, batch.mask)
+    return b"".join(x.numpy().tobytes() for x in tensors if x is not None)
+
+
+@check
+def a_batch_of_no_items_is_refused(task):
+    if isinstance(task, small.SmallTask):
+        pytest.skip("a fixture")
+    with pytest.raises(InputError, match="size must be positive"):
+        next(task.batches("train", 0, rng()))
 
 
 @check
@@ -347,6 +419,37 @@ def test_a_task_keeps_the_interface(name, store):
         (one.__name__, functools.partial(one, task=task, **({"store": store} if needs_store[one] else {})))
         for one in CHECKS
     )
+
+
+ANY_NUMBER = ("data_seed", "forcing")
+OF_THE_DATA = {  # words of which only the data know whether they are there
+    **dict.fromkeys(
+        ("hf", "hf_series"), ("name", "config", "revision", "input", "target", "train", "valid", "test")
+    ),
+    **dict.fromkeys(("mnist", "smnist", "psmnist"), ("permutation", "valid")),
+    "ncifar": ("valid",),
+    "pyg": ("dataset", "options"),
+    "uea": ("name",),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_wrong_argument_is_refused_by_name(name: str) -> None:
+    """A word that is none of the choices; a number below all."""
+    cls, arguments = class_and_arguments(name)
+    tried = 0
+    for key, parameter in inspect.signature(cls).parameters.items():
+        plain = not isinstance(arguments.get(key), list | dict)
+        if not plain or key in (*ANY_NUMBER, *OF_THE_DATA.get(name, ())):
+            continue
+        kinds = f"{parameter.annotation} {type(arguments.get(key)).__name__}"
+        for wrong in ["no_such_one"] * ("str" in kinds or "Literal" in kinds) + [-1] * (
+            "int" in kinds or "float" in kinds
+        ):
+            tried += 1
+            with pytest.raises(InputError, match=rf"\b{key}\b"):
+                cls(**arguments | {key: wrong})
+    assert tried
 
 
 # ---------------------------------------------------------------------------- the fixtures are what they say

@@ -39,21 +39,6 @@ def test_images_and_labels_are_those_of_the_pickles(root):
             assert x[i, channel, row, column] == flat[i, 1024 * channel + 32 * row + column]
 
 
-def test_the_fixture_is_always_the_same(root, tmp_path):
-    CIFAR10.fixture(tmp_path / "again")
-    assert (tmp_path / "again" / ARCHIVE).read_bytes() == (root / ARCHIVE).read_bytes()
-    assert (root / ARCHIVE).stat().st_size < 1_000_000
-
-
-def test_an_unpacked_folder_is_read_too(root):
-    want = read(root)
-    with tarfile.open(root / ARCHIVE) as archive:
-        archive.extractall(root, filter="data")
-    (root / ARCHIVE).unlink()
-    found = read(root)
-    assert all(np.array_equal(found[name], want[name]) for name in want)
-
-
 def test_the_content_does_not_depend_on_the_order_of_the_images(root):
     arrays = read(root)
     order = np.random.default_rng(0).permutation(len(arrays["y_train"]))

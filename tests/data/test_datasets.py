@@ -14,7 +14,6 @@ from physml.base.errors import ConfigError, DataError
 from physml.base.paths import ROOT
 from physml.data import verify
 from physml.data.datasets import Content, DataFile, DataSet, Upstream, dataset_names, kind_of, upstream
-from physml.data.readers.mnist import MNIST
 from physml.data.store import Store, Verify
 
 A, B = b"3\n1\n2\n", b"1\n2\n3\n"  # the same content in another order
@@ -330,12 +329,6 @@ def test_a_fixture_stands_in_and_real_files_are_not_looked_at(store, monkeypatch
     assert smoke.read(numbers.set)["n"].tolist() == [7]
     assert kind_of(smoke.used.values()) == "fixture"
     assert not cached(store)
-
-
-def test_mnist_is_read_from_its_idx_files(tmp_path) -> None:
-    arrays = Store(None, tmp_path, fixtures=True).read(MNIST)
-    assert arrays["train_x"].shape == (60, 28, 28) and arrays["train_x"].dtype == np.uint8
-    assert arrays["test_y"].tolist() == [*range(10), *range(10)]
 
 
 def test_readers_import_no_torch() -> None:

@@ -1,6 +1,5 @@
 """How far recorded data are proved, and what is known of data whatever file they come from."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,13 +7,10 @@ import pytest
 
 from physml.base.errors import DataError
 from physml.data import proof
-from physml.data.datasets import Statistic, Upstream, dataset_names, upstream
+from physml.data.datasets import Statistic, Upstream, upstream
 from physml.data.proof import ONE_COPY, PINNED, doubt
-from physml.data.readers import reader
-from physml.data.readers.ecg5000 import ECG5000, LABELS, name
-from physml.data.readers.timeseries import write_ts
+from physml.data.readers.ecg5000 import name
 from physml.data.statistics import check
-from physml.data.store import Store
 
 WORKERS = upstream("heterophilous_tolokers").files[0]
 
@@ -103,29 +99,3 @@ def test_an_array_must_have_the_statistics_that_are_known_of_it(
         return
     with pytest.raises(DataError, match=says):
         check(about, {"x": NUMBERS, "y": LABELS_OF_SIX})
-
-
-def test_statistics_are_of_arrays_that_the_reader_returns(tmp_path: Path) -> None:
-    declared = {found: set(upstream(found).statistics) for found in dataset_names()}
-    for found, arrays in declared.items():
-        assert arrays, f"conf/dataset/{found}.yaml declares no statistics"
-        assert arrays <= set(Store(None, tmp_path, fixtures=True).read(reader(found)))
-
-
-def test_noise_in_the_right_format_is_refused(tmp_path: Path) -> None:
-    """Also where no checksum is published, and whatever came first would be pinned."""
-    rng = np.random.default_rng(0)
-    for part, n in {"train": 500, "test": 4500}.items():
-        x, y = rng.standard_normal((n, 140, 1)).round(2), rng.integers(1, 6, n)
-        write_ts(tmp_path / name(part), "ECG5000", x, y, LABELS)
-    arrays = ECG5000.read(_files(tmp_path))
-    with pytest.raises(DataError, match="counts of y_train must be"):
-        check(upstream("ecg5000"), arrays)
-    with pytest.raises(DataError, match="the content of ecg5000 is not the published one"):
-        Store(tmp_path, tmp_path / "cache").read(ECG5000)
-
-
-def _files(root: Path) -> Any:
-    from physml.data.verify import FoundFiles
-
-    return FoundFiles(ECG5000.upstream, Store(root, root / "cache"))

@@ -3,7 +3,7 @@
 Axes: B batch, T time, D features, H units, N nodes, E edges, C channels.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -42,7 +42,8 @@ LARGE = {"B": 7, "T": 23, "D": 3, "H": 17, "N": 40, "E": 300, "C": 70}
 
 
 SHARE = draw(LARGE["N"], 1, seed=4).abs()
-SPARSE = Rows(draw(9, 11) * (draw(9, 11, seed=2) > 0.4))
+SPARSE = draw(9, 11) * (draw(9, 11, seed=2) > 0.4)
+ROWS = {dtype: Rows(SPARSE.to(dtype)) for dtype in (torch.float32, torch.float64)}
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ def seeded_dropout(x: Tensor, *, backend: str) -> Tensor:
 
 
 def sparse_linear(weight: Tensor, *, backend: str) -> Tensor:
-    return rows_linear(weight, SPARSE, backend=backend)
+    return rows_linear(weight, ROWS[weight.dtype], backend=backend)
 
 
 ONE_SCALE = ("B T D", "B H", "B H", "H H", "H H", "2H D", "2H")
@@ -154,3 +155,34 @@ OPS = (
     Op("dropout", seeded_dropout, ("B H",), rows=True),
     Op("elu", elu, ("B H",), rows=True, dtype=torch.float32),
 )
+
+
+def weighed(results: tuple[Tensor, ...], use: tuple[int, ...] | None = None) -> Tensor:
+    """A number that depends on the results of `use`, or on all."""
+    parts = [
+        (x * draw(*x.shape, seed=7 + k).to(x.dtype)).sum()
+        for k, x in enumerate(results)
+        if use is None or k in use
+    ]
+    return torch.stack(parts).sum()
+
+
+def gradients(
+    op: Op, backend: str, x: list[Tensor], use: tuple[int, ...] | None = None
+) -> tuple[Tensor, ...]:
+    wanted = [leaf for leaf in x if leaf.requires_grad]
+    return torch.autograd.grad(weighed(op.results(x, backend), use), wanted, materialize_grads=True)
+
+
+def everything(op: Op, backend: str, x: list[Tensor]) -> list[Tensor]:
+    return [*(r.detach() for r in op.results(x, backend)), *gradients(op, backend, x)]
+
+
+def same(ours: Sequence[Tensor], theirs: Sequence[Tensor], tolerance: float | None = None) -> None:
+    """Relative to the largest number of each tensor; by default to the digits of its type."""
+    for k, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        assert a.shape == b.shape and a.dtype == b.dtype
+        scale = b.abs().max().item() + 1e-300
+        worst = (a - b).abs().max().item() / scale
+        usual = 1e-10 if a.dtype == torch.float64 else 1e-5
+        assert worst <= (tolerance or usual), f"tensor {k}: off by {worst:.1e}"

@@ -4,18 +4,15 @@ import numpy as np
 import pytest
 import torch
 from c_compiler import needs_compiler
-from edge_lists import ODD, N, draw, edges, many
+from edge_lists import ODD, N, draw, edges
 from torch import Tensor
 from variants import variants
-from vectors import WIDTHS
 
 from physml.base.errors import InputError
 from physml.graph.edges import Edges
-from physml.ops import backend
 from physml.ops.gate import gate
 
 BACKENDS = ("reference", "torch", "native")
-KINDS = [*((torch.float32, 1e-5, flags) for flags in WIDTHS), (torch.float64, 1e-13, "")]
 
 
 @pytest.fixture
@@ -69,23 +66,6 @@ def test_slopes_of_features_and_of_rates(name: str, p: float, own: bool):
 
 
 @pytest.mark.usefixtures("compiler")
-@pytest.mark.parametrize("h", variants([1, 33], [7, 16, 256]))
-@pytest.mark.parametrize("dtype, close, flags", KINDS)
-def test_c_against_torch(dtype: torch.dtype, close: float, h: int, flags: str, monkeypatch):
-    monkeypatch.setenv("PHYSML_NATIVE_FLAGS", flags)
-    for own in (True, False):
-        found = []
-        for name in ("torch", "native"):
-            x, new, q, share = (
-                t.to(dtype).mul_(0.3).requires_grad_(i < 3) for i, t in enumerate(given(40, h))
-            )
-            out, rate = gate(x, new, q if own else new, many(), 2.5, share, backend=name)
-            (out * draw(40, h, seed=5).to(dtype)).sum().backward()
-            found.append((out.detach(), rate.detach(), x.grad, new.grad, *([q.grad] if own else [])))
-        torch.testing.assert_close(*found, rtol=close, atol=close)
-
-
-@pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize("name", BACKENDS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_shut_gates_keep_and_open_ones_replace_to_the_bit(dtype: torch.dtype, name: str):
@@ -108,15 +88,6 @@ def test_a_gate_that_looks_at_the_same_memory_is_another_tensor(name: str):
         out, _ = gate(x, new, q, edges(ODD), 2.0, backend=name)
         found.append(torch.autograd.grad(out.sum(), new)[0])
     torch.testing.assert_close(*found)
-
-
-@pytest.mark.usefixtures("compiler")
-def test_other_powers_are_torchs():
-    with backend.running("auto"):
-        gate(*given(N, 3)[:3], edges(ODD), 2.3)
-        assert backend.ran() == ("torch",)
-    with pytest.raises(InputError, match=r"gate with backend='native' needs p = 1, 1.5, ..., 8; got 2.3"):
-        gate(*given(N, 3)[:3], edges(ODD), 2.3, backend="native")
 
 
 @pytest.mark.parametrize("changed", [0, 1, 2, 3])

@@ -42,7 +42,7 @@ def test_the_map_against_a_loop_and_its_slopes(name: str):
 
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize("flags", WIDTHS)
-@pytest.mark.parametrize("n, d, h", [(4, 3, 1), (9, 16, 7), (20, 33, 64), (13, 47, 65), (40, 100, 200)])
+@pytest.mark.parametrize("n, d, h", [(4, 3, 1), (20, 33, 64), (40, 100, 200)])
 @pytest.mark.parametrize("dtype, close", [(torch.float32, 1e-5), (torch.float64, 1e-13)])
 def test_c_against_the_dense_map(dtype, close: float, n: int, d: int, h: int, flags: str, monkeypatch):
     monkeypatch.setenv("PHYSML_NATIVE_FLAGS", flags)

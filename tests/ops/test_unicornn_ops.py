@@ -1,27 +1,18 @@
-"""Fast ways to compute UnICORNN against the plain loop in float64. Axes: B batch, T time, D in, H hidden."""
-
-import itertools
-import platform
+"""Layers of UnICORNN and the projections between them. Axes: B batch, T time, D inputs, H hidden units."""
 
 import pytest
 import torch
+from all_ops import OPS
 from c_compiler import needs_compiler
-from each import each
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
 from physml.base.errors import InputError
 from physml.models.sequence.unicornn import UnICORNN
 from physml.ops.unicornn import autograd, native, project, projection, unicornn
 
 FAST = ("torch", "native")
-NAMES = ("push", "y", "z", "w", "step")
-LENGTHS, UNITS = (1, 2, 63, 129, 300), (1, 5, 17, 33)
-BATCHES, ALPHAS = itertools.cycle((1, 2, 3)), itertools.cycle((1.5, 0.0))
-SIZES = [(T, H, next(BATCHES), next(ALPHAS)) for T, H in itertools.product(LENGTHS, UNITS)]
-# Flags that take instructions away: 64, 32 and 16 bytes in a vector, where the processor has them.
-WIDTHS = ["", "-mno-avx512f", "-march=x86-64"] if platform.machine() in ("x86_64", "AMD64") else [""]
+UNICORNN = next(op for op in OPS if op.name == "unicornn")
 
 
 @pytest.fixture(autouse=True)
@@ -35,30 +26,8 @@ def draw(*shape: int, seed: int = 1) -> Tensor:
     return torch.randn(*shape, dtype=torch.double, generator=torch.Generator().manual_seed(seed))
 
 
-def leaves(B: int, T: int, H: int, dtype: torch.dtype = torch.double) -> list[Tensor]:
-    made = [draw(*shape, seed=k) for k, shape in enumerate([(B, T, H), (B, H), (B, H), (H,), (H,)])]
-    made[4] = 0.5 * torch.sigmoid(made[4])
-    return [x.to(dtype).requires_grad_() for x in made]
-
-
-def weighed(results: tuple[Tensor, ...], use: str = "outputs y z") -> Tensor:
-    named = zip(("outputs", "y", "z"), results, strict=True)
-    parts = [(x * draw(*x.shape, seed=7 + k)).sum() for k, (name, x) in enumerate(named) if name in use]
-    return torch.stack(parts).sum()
-
-
-def everything(
-    backend: str, x: list[Tensor], alpha: float = 1.5, use: str = "outputs y z"
-) -> dict[str, Tensor]:
-    results = unicornn(*x, alpha=alpha, backend=backend)
-    gradients = torch.autograd.grad(weighed(results, use), x, allow_unused=True)
-    return {
-        **dict(zip(("outputs", "y_T", "z_T"), results, strict=True)),
-        **{
-            "d" + n: torch.zeros_like(v) if g is None else g
-            for n, v, g in zip(NAMES, x, gradients, strict=True)
-        },
-    }
+def weighed(*results: Tensor) -> Tensor:
+    return torch.stack([(x * draw(*x.shape, seed=7 + k)).sum() for k, x in enumerate(results)]).sum()
 
 
 def errors(got: dict[str, Tensor], expected: dict[str, Tensor]) -> dict[str, float]:
@@ -76,33 +45,6 @@ def same(got: dict[str, Tensor], expected: dict[str, Tensor], bound: float) -> N
         assert error <= bound, f"{name}: {error:.1e}"
 
 
-@each("backend", FAST)
-@each("T, H, B, alpha", SIZES)
-def test_it_equals_the_plain_loop(T: int, H: int, B: int, alpha: float, backend: str) -> None:
-    x = leaves(B, T, H)
-    expected = everything("reference", x, alpha)
-    same(everything(backend, x, alpha), expected, 1e-10)
-
-
-@each("backend", FAST)
-@each("T, H, B", [size[:3] for size in SIZES])
-def test_single_precision(T: int, H: int, B: int, backend: str) -> None:
-    """With alpha, which keeps units from running away, and errors with them."""
-    x = leaves(B, T, H)
-    single = [v.detach().float().requires_grad_() for v in x]
-    same(everything(backend, single), everything("reference", x), 1e-4)
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize(("B", "H"), [(1, 1), (3, 5), (2, 16), (7, 33), (5, 700)])
-def test_every_vector_width(width: str, B: int, H: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PHYSML_NATIVE_FLAGS", width)
-    for dtype, bound in ((torch.float64, 1e-10), (torch.float32, 1e-4)):
-        x = leaves(B, 20, H)
-        single = [v.detach().to(dtype).requires_grad_() for v in x]
-        same(everything("native", single), everything("reference", x), bound)
-
-
 @pytest.fixture
 def threads():
     before = torch.get_num_threads()
@@ -110,20 +52,8 @@ def threads():
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize(("B", "H"), [(6, 4), (3, 24), (5, 33)])
-def test_what_goes_past_the_caches(B: int, H: int, threads, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As results do that are large: bit for bit the same, wherever the rows of a thread begin."""
-    monkeypatch.setattr(native, "WORTH_A_THREAD", 1)
-    threads(4)
-    x = leaves(B, 50, H)
-    near = everything("native", x)
-    monkeypatch.setenv("PHYSML_NATIVE_FLAGS", "-DLARGE=0")
-    past = everything("native", x)
-    assert all(torch.equal(near[name], past[name]) for name in near)
-
-
 def test_what_native_refuses() -> None:
-    x = leaves(2, 3, 4)
+    x = UNICORNN.arguments({"B": 2, "T": 3, "H": 4})
     with pytest.raises(InputError, match=r"float32 or float64; got torch\.bfloat16"):
         unicornn(*(v.bfloat16() for v in x), alpha=1.0, backend="native")
     reason = native.refusal(x[0].to("meta"))
@@ -187,12 +117,12 @@ def stack(backend: str, **options) -> UnICORNN:
     return layer.double()
 
 
-def of_stack(layer: UnICORNN, u: Tensor, call=lambda layer, u: layer(u)) -> dict[str, Tensor]:
+def of_stack(layer: UnICORNN, u: Tensor) -> dict[str, Tensor]:
     torch.manual_seed(5)  # of dropout
     layer.zero_grad()
     u = u.detach().clone().requires_grad_()
-    outputs, states = call(layer, u)
-    loss = weighed((outputs, *states[0])) + weighed((outputs, *states[-1]))
+    outputs, states = layer(u)
+    loss = weighed(outputs, *states[0]) + weighed(outputs, *states[-1])
     loss.backward()
     named = {name: p.grad for name, p in layer.named_parameters()}
     assert all(g is not None for g in named.values())
@@ -204,24 +134,6 @@ def of_stack(layer: UnICORNN, u: Tensor, call=lambda layer, u: layer(u)) -> dict
 def test_layers_equal_plain_layers(options: dict, backend: str) -> None:
     u = draw(3, 70, 3)
     same(of_stack(stack(backend, **options), u), of_stack(stack("reference", **options), u), 1e-10)
-
-
-@pytest.mark.parametrize("backend", FAST)
-def test_layers_under_checkpointing(backend: str) -> None:
-    u = draw(3, 70, 3)
-    layer = stack(backend)
-    kept = of_stack(layer, u, lambda layer, u: checkpoint(layer, u, use_reentrant=False))
-    expected = of_stack(layer, u)
-    assert all(torch.equal(kept[name], v) for name, v in expected.items())
-
-
-@pytest.mark.parametrize("backend", FAST)
-def test_layers_under_autocast(backend: str) -> None:
-    layer, u = stack(backend).float(), draw(3, 20, 3).float()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        got = of_stack(layer, u)
-    expected = of_stack(layer, u)
-    assert all(torch.equal(got[name], v) for name, v in expected.items())
 
 
 def test_plain_layers_have_second_derivatives() -> None:
@@ -238,7 +150,7 @@ def test_an_unknown_backend() -> None:
 
 def test_torch_keeps_less_than_the_loop() -> None:
     """Of (T, B, H): the input and the path, and little else."""
-    x = leaves(4, 256, 32)
+    x = UNICORNN.arguments({"B": 4, "T": 256, "H": 32})
     sizes: list[int] = []
 
     def note(v: Tensor) -> Tensor:

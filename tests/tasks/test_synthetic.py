@@ -47,16 +47,6 @@ def test_recall_answers_with_the_value_behind_the_key(part: Part, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "task", [Parity(**PARITY, **SETS), Recall(**RECALL, **SETS)], ids=["parity", "recall"]
-)
-def test_the_parts_are_different_draws(task: Labelled, tmp_path: Path) -> None:
-    task.load(Store(None, tmp_path), 0)
-    assert task.sizes == {"train": 50, "valid": 40, "test": 40}
-    valid, test = (next(iter(task.batches(part, 40))).input for part in ("valid", "test"))
-    assert valid.shape != test.shape or not valid.equal(test)
-
-
-@pytest.mark.parametrize(
     ("make", "says"),
     [
         (lambda: Parity(**PARITY | {"lengths": [5, 3]}, **SETS), r"lengths must be .* got \[5, 3\]"),

@@ -1,7 +1,6 @@
 """UCI HAR as its zip and as its folder: what is read."""
 
 import os
-import shutil
 import zipfile
 from pathlib import Path
 
@@ -30,20 +29,6 @@ def folder(root: Path) -> Path:
 
 def read(root: Path) -> dict[str, np.ndarray]:
     return Store(root, root.parent / "cache", verify="off").read(UCI_HAR)
-
-
-def test_archive_and_folder_give_the_same_windows(root: Path, tmp_path: Path) -> None:
-    zipped = read(root)
-    shutil.rmtree(tmp_path / "cache")
-    with zipfile.ZipFile(root / ARCHIVE) as archive:
-        archive.extractall(root)
-    (root / ARCHIVE).unlink()
-    unpacked = read(root)
-    assert zipped.keys() == unpacked.keys()
-    assert all(np.array_equal(zipped[name], unpacked[name]) for name in zipped)
-    for part, n in FIXTURE_SIZES.items():
-        assert zipped[f"x_{part}"].shape == (n, 128, 9) and zipped[f"x_{part}"].dtype == np.float32
-        assert set(zipped[f"y_{part}"].tolist()) == {1, 2, 3, 4, 5, 6}
 
 
 def test_channels_keep_their_order(folder: Path) -> None:

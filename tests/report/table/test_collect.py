@@ -57,15 +57,18 @@ def record(experiment: str, seed: int, rmse: float | None = 1.0, **changes: Any)
 SEARCHED = {"kind": "searched-here", "note": "Random search: 24 trials."}
 PUBLISHED = {"value": 1.0, "digits": 1, "statistic": "mean", "n": 5}
 
+
+def runs(name: str, *rmse: float, **changes: Any) -> list[dict[str, Any]]:
+    return [record(f"t/{name}", seed, value, **changes) for seed, value in enumerate(rmse)]
+
+
+THREE = (0.01, 0.01, 0.01)
 # Row label -> (experiment's records, state in the column `official`). Values are in units of 1e-2.
 STATES: dict[str, tuple[list[dict[str, Any]], str]] = {
-    "agrees": ([record("t/agrees", k, v) for k, v in enumerate([0.0099, 0.0099, 0.00991])], "agrees"),
-    "better": ([record("t/better", k, v) for k, v in enumerate([0.0050, 0.0051, 0.0052])], "differs: better"),
-    "worse": ([record("t/worse", k, v) for k, v in enumerate([0.0150, 0.0151, 0.0152])], "differs: worse"),
-    "apart": (
-        [record("t/apart", k, v) for k, v in enumerate([0.0080, 0.0100, 0.0120])],
-        "cannot be told apart",
-    ),
+    "agrees": (runs("agrees", 0.0099, 0.0099, 0.00991), "agrees"),
+    "better": (runs("better", 0.0050, 0.0051, 0.0052), "differs: better"),
+    "worse": (runs("worse", 0.0150, 0.0151, 0.0152), "differs: worse"),
+    "apart": (runs("apart", 0.0080, 0.0100, 0.0120), "cannot be told apart"),
     "reached": (
         [record("t/reached", k, 0.0099 + k * 1e-6, provenance=SEARCHED) for k in range(3)],
         "reached",
@@ -75,7 +78,7 @@ STATES: dict[str, tuple[list[dict[str, Any]], str]] = {
         "not reached by our search (24 trials)",
     ),
     "undecidable": (
-        [record("t/undecidable", k, v) for k, v in enumerate([0.0090, 0.0095, 0.0100])],
+        runs("undecidable", 0.0090, 0.0095, 0.0100),
         "not decidable: mean of any number, spread as ours: cannot be told apart; best of 5, spread as ours: "
         "cannot be told apart; best of 10, spread as ours: better",
     ),
@@ -84,8 +87,8 @@ STATES: dict[str, tuple[list[dict[str, Any]], str]] = {
     "missing": ([], "missing"),
     "preempted": ([record("t/preempted", 0, None, status="preempted", metrics=None)], "missing"),
     "running": ([record("t/running", 0, 0.01)], "running"),
-    "stale": ([record("t/stale", k, 0.01, identity="ffffffff") for k in range(3)], "stale"),
-    "old schema": ([record("t/old schema", k, 0.01, schema=0) for k in range(3)], "stale"),
+    "stale": (runs("stale", *THREE, identity="ffffffff"), "stale"),
+    "old schema": (runs("old schema", *THREE, schema=0), "stale"),
     "failed": (
         [
             record("t/failed", 0, 0.01),
@@ -98,43 +101,31 @@ STATES: dict[str, tuple[list[dict[str, Any]], str]] = {
         "diverged",
     ),
     "no metric": (
-        [record("t/no metric", k, 0.01, metrics={"best": {"test": {"mse": 1.0}}}) for k in range(3)],
+        runs("no metric", *THREE, metrics={"best": {"test": {"mse": 1.0}}}),
         "failed: the records have no test/rmse_last128",
     ),
     "blocked": ([], "blocked: no data: get them with physml data get"),
     "not composed": ([], "blocked: the experiment can't be composed"),
-    "short": (
-        [record("t/short", 0, 0.01, short="30 of 400 epochs")],
-        "not comparable: short budget",
-    ),
-    "smoke": (
-        [record("t/smoke", k, 0.01, config={"profile": "smoke"}) for k in range(3)],
-        "not comparable: short budget",
-    ),
+    "short": ([record("t/short", 0, 0.01, short="30 of 400 epochs")], "not comparable: short budget"),
+    "smoke": (runs("smoke", *THREE, config={"profile": "smoke"}), "not comparable: short budget"),
     "substitute": (
-        [record("t/substitute", k, 0.01, data={"kind": "substitute data"}) for k in range(3)],
+        runs("substitute", *THREE, data={"kind": "substitute data"}),
         "not comparable: substitute data",
     ),
     "verified": (
-        [record("t/verified", k, 0.01, data={"kind": "content-verified"}) for k in range(3)],
+        runs("verified", *THREE, data={"kind": "content-verified"}),
         "agrees: content known from one copy",
     ),
     "other data": (
-        [record("t/other data", k, 0.01, data={"fingerprint": "differs by 2.0e-01"}) for k in range(3)],
+        runs("other data", *THREE, data={"fingerprint": "differs by 2.0e-01"}),
         "not comparable: different data",
     ),
     "other protocol": (
-        [record("t/other protocol", k, 0.01, protocol="clean", scoring={}) for k in range(3)],
+        runs("other protocol", *THREE, protocol="clean", scoring={}),
         "not comparable: other protocol",
     ),
-    "other settings": (
-        [record("t/other settings", k, 0.01) for k in range(3)],
-        "not comparable: settings",
-    ),
-    "best of 2": (
-        [record("t/best of 2", k, v) for k, v in enumerate([0.0099, 0.012, 0.0010])],
-        "cannot be told apart",
-    ),
+    "other settings": (runs("other settings", *THREE), "not comparable: settings"),
+    "best of 2": (runs("best of 2", 0.0099, 0.012, 0.0010), "cannot be told apart"),
     "best of 9": ([record("t/best of 9", k, 0.0099 + k * 1e-6) for k in range(3)], "agrees"),
     "quoted": ([], "quoted: Somebody 2020"),
     "printed only": ([], "not run here"),

@@ -178,56 +178,26 @@ def test_a_setting_is_that_of_the_experiment_else_of_what_it_starts_from_or_choo
 # ---------------------------------------------------------------------------- states
 
 
-PRINTED = {"experiment": "p/t-printed"}
+PRINTED, DT = {"experiment": "p/t-printed"}, {"setting": "model.dt"}
 
 
 @pytest.mark.parametrize(
     ("cell", "column", "ours", "state"),
     [
-        ({**PRINTED, "printed": "0.5"}, {"setting": "model.dt"}, "0.5", "same"),
+        ({**PRINTED, "printed": "0.5"}, DT, "0.5", "same"),
         ({**PRINTED, "printed": "2.0e-3"}, {"setting": "optim.lr"}, "2.04e-3", "rounded"),
-        ({**PRINTED, "printed": "0.4"}, {"setting": "model.dt"}, "0.5", "differs"),
-        (
-            {**PRINTED, "printed": "0.4", "differs": "a slip"},
-            {"setting": "model.dt"},
-            "0.5",
-            "differs: a slip",
-        ),
-        (
-            {**PRINTED, "printed": "0.4", "code": "0.50"},
-            {"setting": "model.dt"},
-            "0.5",
-            "differs: as in the official code",
-        ),
-        (
-            {"experiment": "p/t-searched", "printed": "2"},
-            {"setting": "model.dt"},
-            "1",
-            "differs: searched here",
-        ),
-        (
-            {"experiment": "p/t-own", "printed": "2"},
-            {"setting": "model.dt"},
-            "3",
-            "differs: chosen here, not searched",
-        ),
-        ({**PRINTED, "printed": "[0, 1]"}, {"setting": "model.dt"}, "0.5", "inside"),
-        ({**PRINTED, "printed": "[1, 2]"}, {"setting": "model.dt"}, "0.5", "outside"),
-        (PRINTED, {"setting": "model.dt"}, "0.5", "no printed value at hand"),
-        (
-            {**PRINTED, "code": "0.5"},
-            {"setting": "model.dt"},
-            "0.5",
-            "no printed value at hand: as in the official code",
-        ),
-        (
-            {**PRINTED, "code": "0.7"},
-            {"setting": "model.dt"},
-            "0.5",
-            "no printed value at hand: other than in the official code",
-        ),
-        ({"printed": "0.5"}, {"setting": "model.dt"}, None, "no experiment"),
-        ({}, {"setting": "model.dt"}, None, "no experiment"),
+        ({**PRINTED, "printed": "0.4"}, DT, "0.5", "differs"),
+        ({**PRINTED, "printed": "0.4", "differs": "a slip"}, DT, "0.5", "differs: a slip"),
+        ({**PRINTED, "printed": "0.4", "code": "0.50"}, DT, "0.5", "differs: as in the official code"),
+        ({"experiment": "p/t-searched", "printed": "2"}, DT, "1", "differs: searched here"),
+        ({"experiment": "p/t-own", "printed": "2"}, DT, "3", "differs: chosen here, not searched"),
+        ({**PRINTED, "printed": "[0, 1]"}, DT, "0.5", "inside"),
+        ({**PRINTED, "printed": "[1, 2]"}, DT, "0.5", "outside"),
+        (PRINTED, DT, "0.5", "no printed value at hand"),
+        ({**PRINTED, "code": "0.5"}, DT, "0.5", "no printed value at hand: as in the official code"),
+        ({**PRINTED, "code": "0.7"}, DT, "0.5", "no printed value at hand: other than in the official code"),
+        ({"printed": "0.5"}, DT, None, "no experiment"),
+        ({}, DT, None, "no experiment"),
         ({**PRINTED, "printed": "YES"}, {"setting": "model.gate", "reads": "use"}, "YES", "same"),
         (
             {"experiment": "p/t-searched", "printed": "YES"},
