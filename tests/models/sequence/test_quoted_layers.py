@@ -248,7 +248,7 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], Step]] = {
     "nais": (lambda: SequentialNAISNet(D, H, dt=DT, epsilon=0.1), nais),
     "leaky": (lambda: LeakyRNN(D, H, alpha=0.8, beta=0.3), leaky),
     **{
-        f"oscillator of {sigma}": (
+        f"oscillator of {getattr(sigma, '__name__', sigma)}": (
             lambda sigma=sigma: NeuralOscillator(D, H, dt=DT, activation=sigma),
             oscillator(getattr(torch, sigma) if isinstance(sigma, str) else sigma),
         )
