@@ -26,7 +26,9 @@ def document() -> Document:
     lines = ((LABEL, Cell("1.0", outcome_of(State("agrees")))), (Cell(LABEL, bold=True), LABEL))
     grid = Grid(("model", LABEL), lines, LABEL, folded=((0, 1),))
     said = tuple(Lines((LABEL,), LABEL, look) for look in ("", "items", "strong"))
-    return Document("mine-1", LABEL, (grid, *said), (grid,), said, LABEL, ((LABEL, 1.0), (None, 2)))
+    return Document(
+        "mine-1", LABEL, (grid, *said), (grid,), said, {"--long": LABEL}, ((LABEL, 1.0), (None, 2))
+    )
 
 
 def test_files_of_tables_have_no_control_characters(document: Document) -> None:

@@ -110,4 +110,4 @@ class Broken(nn.Module):
     def forward(
         self, u: Tensor, state: tuple[Tensor, ...] | None = None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        return self.linear(u) @ u, ()
+        return self.linear(u.mT), ()

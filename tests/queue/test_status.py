@@ -81,7 +81,7 @@ def test_status_of_a_table_before_and_after(forked, shared, capsys):
     capsys.readouterr()
     assert main.main(["status", "lem-9", "lem/fitzhugh_nagumo-lem", "--smoke", "--seeds", "0", "--all"]) == 0
     out = capsys.readouterr().out
-    assert "lem-9: 4 runs: 4 done" in out and "lem/fitzhugh_nagumo-lem: 1 runs: 1 done" in out
+    assert "lem-9: 4 runs: 4 done" in out and "lem/fitzhugh_nagumo-lem: 1 run: 1 done" in out
     assert main.main(["status"]) == 0
     assert "4 runs: 4 done" in capsys.readouterr().out
     assert main.main(["logs", "lem-9", "--smoke", "--seeds", "0", "--lines", "1"]) == 0

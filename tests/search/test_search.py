@@ -621,7 +621,7 @@ def test_a_search_of_one_stage_to_its_end_and_again(conf, tmp_path, forked, caps
     assert study.read_bytes() == before and searched(conf)["lstm"]["set"] == best["point"]
     assert compose.compose([f"experiment={LSTM}"]).config["optim"]["lr"] == best["point"]["optim.lr"]
     provenance = compose.compose([f"experiment={LSTM}"]).config["provenance"]
-    assert provenance["kind"] == "searched-here" and str(settings_of(provenance)) == "searched: 3 x 1"
+    assert provenance["kind"] == "searched-here" and str(settings_of(provenance)) == "searched: 3 trials"
     assert compose.compose([f"experiment={GRU}"]).config["provenance"] == {"kind": "own", "source": "a paper"}
     assert state_text(ID).startswith("done, trial ")
     capsys.readouterr()

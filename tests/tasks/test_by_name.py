@@ -121,7 +121,7 @@ def test_another_file_of_that_name_is_refused(store: Store) -> None:
 
 
 def test_files_that_are_not_there_say_where_to_get_them(store: Store) -> None:
-    with pytest.raises(DataError, match=r"Get it with `curl -LO https://.*/Toy.zip`"):
+    with pytest.raises(DataError, match=r"Get it with `curl -LO https://.*/Toy.zip && unzip Toy.zip`"):
         uea().load(store, 0)
     with pytest.raises(InputError, match="name must be that of a set"):
         uea("../secret")
@@ -378,7 +378,7 @@ def test_series_of_numbers(store: Store, tmp_path: Path) -> None:
         ({"input": "sentense"}, "has no column sentense. Did you mean sentence?"),
         ({"test": "tset"}, "has no split tset; it has train, test"),
         ({"input": "kind"}, "expected a text; got"),
-        ({"name": "/nowhere/at/all"}, "gives no such data set"),
+        ({"name": "/nowhere/at/all"}, "there is no folder /nowhere/at/all. Name a folder of Parquet files"),
     ],
 )
 def test_what_does_not_fit_is_said(

@@ -149,9 +149,11 @@ class SequenceModel(nn.Module):
             positive("encoder", encoder)
             self.encoder, width = nn.Linear(width, encoder), encoder
         layers = []
+        self._widths = []
         for _ in range(n_layers):
             layers.append(layer(width))
             width = _width(layers[-1])
+            self._widths.append(width)
         self.layers = nn.ModuleList(layers)
         if bare:
             self.readout: nn.Module = _no_readout(width, d_out, readout_init, readout_bias_init, tied)
@@ -202,7 +204,7 @@ class SequenceModel(nn.Module):
                 if not self._padding_checked:
                     refuse_reader_of_padding(layer, y, unequal)
                 outputs, carried = on_padded(layer, y, before, unequal)
-            has_shape(f"the output of {type(layer).__name__}", outputs, ("B", "T", _width(layer)))
+            _check_output(layer, outputs, self._widths[i])
             y = self._drop(outputs)
             states.append(carried)
         self._padding_checked |= unequal is not None
@@ -334,6 +336,13 @@ def _check_lengths(lengths: Tensor, n_steps: int) -> None:
             f"lengths must lie in [1, {n_steps}], the padded length; got {int(lengths.min())} to "
             f"{int(lengths.max())}."
         )
+
+
+def _check_output(layer: nn.Module, outputs: Tensor, width: int) -> None:
+    """Reads no size that an exported program leaves open."""
+    if outputs.dim() != 3 or outputs.shape[2] != width:
+        name, shape = type(layer).__name__, tuple(outputs.shape)
+        raise InputError(f"the output of {name} must have shape (B, T, {width}); got {shape}.")
 
 
 def _start_embedding(

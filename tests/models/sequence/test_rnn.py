@@ -372,3 +372,14 @@ def test_truncated_normals_have_the_variance_they_name():
     assert not SequenceModel(
         wide, 9, 9, "every", True, embedding=9, readout_bias_init="zeros"
     ).readout.bias.any()
+
+
+def test_an_output_of_another_shape_is_refused():
+    class Summed(GRU):
+        def forward(self, u, state=None):
+            outputs, state = super().forward(u, state)
+            return outputs.sum(2), state
+
+    net = SequenceModel(1, 2, layer=lambda d_in: Summed(d_in, 4), readout="every")
+    with pytest.raises(InputError, match=r"the output of Summed must have shape \(B, T, 4\); got \(3, 5\)"):
+        net(torch.zeros(3, 5, 1))
