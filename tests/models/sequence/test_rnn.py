@@ -380,6 +380,6 @@ def test_an_output_of_another_shape_is_refused():
             outputs, state = super().forward(u, state)
             return outputs.sum(2), state
 
-    net = SequenceModel(1, 2, layer=lambda d_in: Summed(d_in, 4), readout="every")
+    net = SequenceModel(lambda d_in: Summed(d_in, 4), 1, 2, "every", False, n_layers=1)
     with pytest.raises(InputError, match=r"the output of Summed must have shape \(B, T, 4\); got \(3, 5\)"):
         net(torch.zeros(3, 5, 1))
