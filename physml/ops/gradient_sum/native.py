@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from physml.graph.edges import Edges
-from physml.ops.native import call
+from physml.ops.native import call, pool
 from physml.ops.native.library import load
 from physml.ops.once import once
 
@@ -32,7 +32,7 @@ class GradientSumNative(torch.autograd.Function):
         ctx.save_for_backward(q)
         ctx.edges, ctx.p, ctx.sizes = edges, p, call.integers(*q.shape)
         ctx.n_threads = call.threads(len(q), float(len(edges.sender)) * q.shape[1], PARALLEL)
-        total = torch.empty_like(q)
+        total = pool.like(q)
         load(SOURCE, q.dtype, TWICE_P=int(2 * p)).gradient_sum_forward(
             ctx.n_threads, ctx.sizes, *map(call.pointer, (*edges.rows("sender")[:2], q, total))
         )
@@ -42,7 +42,7 @@ class GradientSumNative(torch.autograd.Function):
     @once
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (q,), edges = ctx.saved_tensors, ctx.edges
-        grad, to_q = grad.contiguous(), torch.empty_like(q)
+        grad, to_q = grad.contiguous(), pool.like(q)
         ends = *edges.rows("sender")[:2], *edges.rows("receiver")[:2]
         load(SOURCE, q.dtype, TWICE_P=int(2 * ctx.p)).gradient_sum_backward(
             ctx.n_threads, ctx.sizes, *map(call.pointer, (*ends, q, grad, to_q))

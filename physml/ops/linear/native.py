@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from physml.ops.linear import VECTOR
-from physml.ops.native import call
+from physml.ops.native import call, pool
 from physml.ops.native.library import load
 
 SOURCE = Path(__file__).with_name("linear.c")
@@ -34,7 +34,8 @@ class LinearNative(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        x_contiguous, weight, out = x.contiguous(), weight.contiguous(), x.new_empty(len(x), len(weight))
+        x_contiguous, weight = x.contiguous(), weight.contiguous()
+        out = pool.empty((len(x), len(weight)), x.dtype)
         own = None if bias is None else bias.contiguous()
         ctx.sizes = call.integers(*x.shape, len(weight))
         ctx.of_all = bias is not None and bias.dim() == 1
@@ -65,7 +66,7 @@ class LinearNative(torch.autograd.Function):
 
 
 def _to_x(ctx: Any, grad: Tensor, weight: Tensor) -> Tensor:
-    to_x = grad.new_empty(len(grad), weight.shape[1])
+    to_x = pool.empty((len(grad), weight.shape[1]), grad.dtype)
     code = load(SOURCE, grad.dtype).linear_to_x(
         call.threads(len(grad), ctx.work, PARALLEL),
         ctx.sizes,

@@ -100,6 +100,11 @@ def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     return _pool.empty(shape, dtype)
 
 
+def like(x: Tensor) -> Tensor:
+    """A CPU tensor of the shape and type of `x`, contiguous, with arbitrary content."""
+    return _pool.empty(tuple(x.shape), x.dtype)
+
+
 def clear() -> None:
     """Give all idle memory back to the system."""
     _pool.clear()

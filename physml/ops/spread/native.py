@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
-from physml.ops.native import call
+from physml.ops.native import call, pool
 from physml.ops.native.library import load
 
 SOURCE = Path(__file__).with_name("spread.c")
@@ -21,7 +20,8 @@ def refusal(x: Tensor, weight: Tensor) -> str | None:
 
 def spread(x: Tensor, weight: Tensor, start: Tensor, other: Tensor) -> Tensor:
     """`reference.spread` on a CPU."""
-    x, y = x.contiguous(), torch.empty_like(x, memory_format=torch.contiguous_format)
+    x = x.contiguous()
+    y = pool.like(x)
     n_threads = call.threads(len(x), float(len(weight)) * x.shape[1], PARALLEL)
     load(SOURCE, x.dtype).spread(
         n_threads, call.integers(*x.shape), *map(call.pointer, (start, other, weight, x, y))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from physml.graph.edges import Edges
-from physml.ops.native import call
+from physml.ops.native import call, pool
 from physml.ops.native.library import load
 from physml.ops.once import once
 
@@ -32,7 +32,7 @@ class WeightedSumNative(torch.autograd.Function):
         ctx.save_for_backward(x, weight)
         ctx.edges, ctx.sizes = edges, call.integers(*x.shape)
         ctx.n_threads = call.threads(len(x), float(len(weight)) * x[0].numel(), PARALLEL)
-        total = torch.empty_like(x)
+        total = pool.like(x)
         code = load(SOURCE, x.dtype).weighted_sum_forward(
             ctx.n_threads, ctx.sizes, *map(call.pointer, (*edges.rows("receiver"), x, weight, total))
         )
@@ -43,7 +43,7 @@ class WeightedSumNative(torch.autograd.Function):
     @once
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         (x, weight), edges = ctx.saved_tensors, ctx.edges
-        grad, to_x, to_weight = grad.contiguous(), torch.empty_like(x), torch.empty_like(weight)
+        grad, to_x, to_weight = grad.contiguous(), pool.like(x), torch.empty_like(weight)
         code = load(SOURCE, x.dtype).weighted_sum_backward(
             ctx.n_threads,
             ctx.sizes,
