@@ -34,9 +34,9 @@ u, x, edges = torch.zeros(4, 10, 2), torch.zeros(3, 8), torch.tensor([[0, 1], [1
 def test_choices_and_outputs_are_typed(tmp_path: Path) -> None:
     lines = [f"reveal_type({use})" if found in (TENSOR, PAIR) else use for use, found in USES.items()]
     (tmp_path / "uses.py").write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
-    cache = str(ROOT / ".mypy_cache")  # that of make lint
-    command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", cache]
-    command += ["uses.py"]
+    options = ["--config-file", str(ROOT / "pyproject.toml")]
+    options += ["--cache-dir", str(ROOT / ".mypy_cache")]  # that of make lint
+    command = [sys.executable, "-m", "mypy", *options, "uses.py"]
     done = subprocess.run(
         command, cwd=tmp_path, env={"MYPYPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True
     )
