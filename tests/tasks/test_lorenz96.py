@@ -6,18 +6,14 @@ import torch
 from scipy.integrate import solve_ivp
 
 from physml.base.errors import InputError
+from physml.base.paths import CONF
+from physml.config.load import read_yaml
 from physml.data.store import Store
 from physml.task.trivial import score_reference
 from tasks.lorenz96 import Lorenz96, slope, trajectories
 
-PAPER = {
-    "n_points": 2000,
-    "spacing": 0.01,
-    "substeps": 1,
-    "ahead": 25,
-    "data_seed": 1234,
-    "protocol": "paper",
-}
+OURS = ("_target_", "smoke", "forcing", "n_train", "n_valid", "n_test")
+PAPER = {k: v for k, v in read_yaml(CONF / "task" / "lorenz96.yaml").items() if k not in OURS}
 
 
 @pytest.fixture(scope="module")
