@@ -145,6 +145,16 @@ WRONG = [
     (("search", "fitzhugh"), "there is no search fitzhugh"),
     (("diff", "a.json"), "required: RECORD"),
     (("diff", "a.json", "b.json"), "a.json cannot be read"),
+    (("table", "lem-4", "--norun"), "unrecognized arguments: --norun. Did you mean --no-run"),
+    (("table", "4", "--paper", "corn"), "there is no paper 'corn'. Did you mean cornn"),
+    (("run", "experiment=lem-4"), "lem-4 is a table: physml table lem-4"),
+    (("rerun", "lem-4"), "lem-4 is a table: physml table lem-4"),
+    (("compare", "LEM", "LSTM"), "rows of a table need --table ID"),
+    (("compare", "Mine", "LEM", "--table", "lem-4"), "Known: .*LEM, 'LEM, searched here', LSTM"),
+    (
+        ("table", "lem-2", "--plan", "--row", "label=A,experiment=lem/fitzhugh_nagumo-lem"),
+        "row A, column .*: lem/fitzhugh_nagumo-lem has the task FitzHughNagumo; that of lem-2 is EigenWorms",
+    ),
 ]
 
 

@@ -14,7 +14,7 @@ from physml.listing.tables import Listed, TableIndex, read
 from physml.queue import requested as requested_runs
 from physml.queue.requested import RequestedRuns, RunOptions
 from physml.records import record
-from physml.records.record import PACK
+from physml.records.record import PACK, records
 from physml.report.table.collect import collect
 from physml.report.table.spec import find_table, load_table
 
@@ -153,3 +153,14 @@ def test_a_damaged_index_is_written_anew(content: str) -> None:
     path.write_text(content.replace("BASE", TableIndex().base[0]))
     assert TableIndex().get(TABLE) is None and kept() == first
     assert TableIndex().get(TABLE) == first
+
+
+def test_the_search_of_a_row_is_told_as_its_study_has_it_now() -> None:
+    """The records of coRNN were made when its search had judged its best trials on three seeds."""
+    experiment = "lem/fitzhugh_nagumo-cornn"
+    requested = RequestedRuns([(experiment, 0, 0)], RunOptions(), "lem-4")
+    (shown,) = [
+        run for run in requested.wanted_records() if run["identity"] == requested.identities[experiment]
+    ]
+    (recorded,) = [run for run in records(experiment) if run["path"] == shown["path"]]
+    assert (recorded["provenance"]["seeds"], shown["provenance"]["seeds"]) == (3, 10)

@@ -178,3 +178,14 @@ def test_facts_say_sizes_and_how_far_the_data_are_known() -> None:
     facts = loaded(Numbers()).facts()
     assert facts["sizes"] == {"train": 3, "valid": 3, "test": 3}
     assert facts["kind"] == "verified" and facts["sha256"] == {}
+
+
+def test_a_task_that_lacks_a_width_is_told_so() -> None:
+    class Bare(Labelled):
+        protocol, d_out, n_classes = "clean", 2, 2
+
+        def load(self, store: Store, split: int) -> None:
+            self.place(dict.fromkeys(("train", "test"), (torch.ones(2, 4, 1), torch.tensor([0, 1]))), store)
+
+    with pytest.raises(InputError, match=r"Bare has no d_in\. Set it in its constructor or in load"):
+        Bare().load(STORE, 0)
