@@ -60,7 +60,7 @@ INLINE void dot_tile(const int rows, const int units, const Product *products, i
             for (int r = 0; r < rows; r++) x[r] = rounded(load(from + r * product->apart + p));
 #pragma GCC unroll 8
             for (int u = 0; u < units; u++) {
-                const vec weights = rounded(load(w + u * k + p));
+                const vec weights = in_register(rounded(load(w + u * k + p)));
 #pragma GCC unroll 4
                 for (int r = 0; r < rows; r++) sum[r][u] += x[r] * weights;
             }

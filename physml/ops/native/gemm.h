@@ -56,7 +56,7 @@ static inline __attribute__((always_inline)) void tile(const int rows, const int
     for (int p = 0; p < k; p++, a += a_k, b += b_k) {
 #pragma GCC unroll 3
         for (int j = 0; j < vecs; j++)
-            w[j] = load(b + j * VL);
+            w[j] = in_register(load(b + j * VL));
 #pragma GCC unroll 8
         for (int i = 0; i < rows; i++)
 #pragma GCC unroll 3

@@ -39,6 +39,16 @@ static inline vec load(const real *p) { return *(const loose *)p; }
 static inline void store(real *p, vec x) { *(loose *)p = x; }
 static inline vec splat(real x) { return x - (vec){0}; }
 
+/* v, held in a register: where few registers are, the compiler would read it from memory for every use. */
+INLINE vec in_register(vec v) {
+#ifdef __x86_64__
+    __asm__("" : "+v"(v));
+#elif defined(__aarch64__)
+    __asm__("" : "+w"(v));
+#endif
+    return v;
+}
+
 /* The first n < VL numbers; zero in the others. */
 static inline vec load_part(const real *p, int n) {
     vec x = {0};
