@@ -128,27 +128,31 @@ static inline void gemm(int m, int n, int k, const real *a, ptrdiff_t lda, const
     }
 }
 
-#define TN_ROWS 512 /* of C at once: their columns of A stay near while all columns of B pass */
+#define TN_ROWS 512  /* of C at once: their columns of A stay near while all columns of B pass */
+#define TN_DEPTH 128 /* rows of A and B at once: a panel of B stays in the nearest cache */
 
 /* C (m, n) += A^T B, with A (k, m) and B (k, n): the gradient of a weight from k rows of a batch. C may be larger
  * than the caches, so each tile of it is fetched while its sum runs.
  */
 static inline void gemm_tn(int m, int n, int k, const real *a, ptrdiff_t lda, const real *b, ptrdiff_t ldb,
                            real *c, ptrdiff_t ldc) {
-    for (int first = 0; first < m; first += TN_ROWS) {
-        const int end = m - first < TN_ROWS ? m : first + TN_ROWS;
-        for (int column = 0, vecs; column < n; column += vecs * VL) {
-            vecs = panel_width(n - column);
-            for (int row = first; row < end; row += TILE_ROWS) {
-                const int rows = end - row < TILE_ROWS ? end - row : TILE_ROWS;
-                real *at = c + row * ldc + column;
-                for (int i = 0; i < rows; i++)
-                    for (int j = 0; j < vecs * VL; j += 64 / (int)sizeof(real))
-                        __builtin_prefetch(at + i * ldc + j, 1);
-                edge_tile(rows, vecs, k, a + row, 1, lda, b + column, ldb, at, ldc, 1);
+    const int pieces = (k + TN_DEPTH - 1) / TN_DEPTH, deep = (k + pieces - 1) / pieces;
+    for (int begin = 0; begin < k; begin += deep, a += deep * lda, b += deep * ldb)
+        for (int first = 0; first < m; first += TN_ROWS) {
+            const int end = m - first < TN_ROWS ? m : first + TN_ROWS;
+            for (int column = 0, vecs; column < n; column += vecs * VL) {
+                vecs = panel_width(n - column);
+                for (int row = first; row < end; row += TILE_ROWS) {
+                    const int rows = end - row < TILE_ROWS ? end - row : TILE_ROWS;
+                    real *at = c + row * ldc + column;
+                    for (int i = 0; i < rows; i++)
+                        for (int j = 0; j < vecs * VL; j += 64 / (int)sizeof(real))
+                            __builtin_prefetch(at + i * ldc + j, 1);
+                    edge_tile(rows, vecs, k - begin < deep ? k - begin : deep, a + row, 1, lda, b + column, ldb, at,
+                              ldc, 1);
+                }
             }
         }
-    }
 }
 
 #else
