@@ -228,16 +228,16 @@ def build_net(parts: Parts, task: Any) -> Any:
 def _refuse_mismatch(net: type, model: type, task: Any) -> None:
     """ConfigError where a task gives graphs, and the net or the model takes sequences, or the other way."""
     of_graphs = task.readout in ("node", "graph")
-    gives = "graphs" if of_graphs else "sequences"
+    gives, takes = ("graphs", "sequences") if of_graphs else ("sequences", "graphs")
     if passes_messages(net) != of_graphs:
         fitting = {"node": "graph", "graph": "graphs"}.get(task.readout, "sequence")
         raise ConfigError(
-            f"net={net.__name__} does not take the {gives} that {type(task).__name__} gives. "
+            f"the net {net.__name__} takes {takes}; the task {type(task).__name__} gives {gives}. "
             f"Set net={fitting}."
         )
     if passes_messages(model) != of_graphs:
         raise ConfigError(
-            f"model={model.__name__} does not take the {gives} that {type(task).__name__} gives. "
+            f"the model {model.__name__} takes {takes}; the task {type(task).__name__} gives {gives}. "
             f"Choose a model of {gives}; `physml list models` has them."
         )
 

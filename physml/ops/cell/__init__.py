@@ -148,8 +148,10 @@ def _compiled(
 
 def _few(n_batch: int, n_steps: int, n_hidden: int) -> bool:
     """True if a loop is faster than a trace and packed weights, by the sweep of `scripts.bench.dispatch`."""
-    small = n_steps * n_batch * n_hidden**2 < 1.5e6
-    return (n_steps <= FEW and small) or (n_steps * n_batch <= 16 and n_hidden >= 256)
+    rows = n_steps * n_batch
+    small = rows * n_hidden**2 < 1.5e6
+    few_rows = n_steps == 1 or (n_steps == 2 and rows < 256) or (rows <= 8 and n_hidden >= 256)
+    return few_rows or (n_steps <= FEW and small)
 
 
 def _language(backend: str, tensors: tuple[Tensor, ...]) -> str | None:

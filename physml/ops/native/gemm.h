@@ -106,13 +106,18 @@ static inline size_t packed_size(int k, int n) {
     return (size_t)k * whole(n);
 }
 
-/* W (k, n) for gemm; its numbers are at w[p * stride_k + j * stride_n]. Columns beyond n are 0. */
+/* W (k, n) for gemm; its numbers are at w[p * stride_k + j * stride_n]. Columns beyond n are 0. A column is read some
+ * rows at a time, whole lines of the cache: columns 4 KiB apart would push each other out of it.
+ */
 static inline void pack(real *packed, const real *w, int k, int n, ptrdiff_t stride_k, ptrdiff_t stride_n) {
     for (int column = 0, width; column < n; column += width) {
         width = panel_width(n - column) * VL;
-        for (int p = 0; p < k; p++)
-            for (int j = column; j < column + width; j++)
-                *packed++ = j < n ? w[p * stride_k + j * stride_n] : 0;
+        for (int rows, begin = 0; begin < k; begin += rows, packed += rows * width) {
+            rows = k - begin < 16 ? k - begin : 16;
+            for (int j = 0; j < width; j++)
+                for (int p = 0; p < rows; p++)
+                    packed[p * width + j] = column + j < n ? w[(begin + p) * stride_k + (column + j) * stride_n] : 0;
+        }
     }
 }
 
