@@ -46,8 +46,8 @@ def targets(m: int, Y: float, seed: int = 0) -> Tensor:
 
 
 def measured(layer: nn.Module, u: Tensor, target: Tensor) -> tuple[float, ByStep]:
-    found = gradient_by_step(layer, u, squared_error(target))
-    return max(float(g.abs().max()) for g in found.total.values()), found
+    gradients = gradient_by_step(layer, u, squared_error(target))
+    return max(float(g.abs().max()) for g in gradients.total.values()), gradients
 
 
 def to_rows(W: Tensor, sum_: float) -> None:
@@ -95,9 +95,9 @@ def test_2_2_6_where_eta_is_at_most_dt(seed: int, m: int, Y: float) -> None:
     to_rows(layer.Wcal, 1 + dt)
     assert bounds.exponent(bounds.eta_2_16(layer.W, layer.Wcal, dt), dt) == pytest.approx(1)
     assert bounds.holds(layer, N)
-    greatest, found = measured(layer, signal(N, 2, seed), targets(m, Y, seed))
+    greatest, gradients = measured(layer, signal(N, 2, seed), targets(m, Y, seed))
     assert greatest <= bounds.total(layer, Y, N)
-    assert found.greatest.max() <= bounds.cornn_2_29(m, Y, dt)
+    assert gradients.greatest.max() <= bounds.cornn_2_29(m, Y, dt)
 
 
 @pytest.mark.parametrize("dt, beyond", [(1e-2, 10), (2.5e-3, 1e4)])
@@ -137,23 +137,23 @@ def test_2_2_10_for_weights_of_row_sum_one(seed: int, m: int, gamma: float, epsi
 
 def orders(layer: type, k: int, name: str, **constants: Any) -> float:
     """The exponent p of dE_n^(k)/dtheta ~ dt^p, for k fixed and t_n = 1/2, from dt and dt / 4."""
-    found = []
+    norms = []
     for n in (30, 120):
         torch.manual_seed(0)
-        made = layer(1, 2, dt=0.5 / n, **constants).double().eval()
+        network = layer(1, 2, dt=0.5 / n, **constants).double().eval()
         u = torch.ones(1, n, 1, dtype=torch.double)
-        _, by_step = measured(made, u, targets(2, 1.0))
-        found.append(float(by_step.euclidean[name][k - 1]))
-    return math.log(found[0] / found[1]) / math.log(4)
+        _, by_step = measured(network, u, targets(2, 1.0))
+        norms.append(float(by_step.euclidean[name][k - 1]))
+    return math.log(norms[0] / norms[1]) / math.log(4)
 
 
 def test_2_2_7_the_order_of_long_term_gradients_from_rest() -> None:
     """(2.36) wants y_k of order sqrt(t_k). From rest |y_k| <= t_k^2, so W gets dt^3, not dt^(3/2); b gets
     dt.
     """
-    given = {"gamma": 1, "epsilon": 1, "damping": "implicit"}
-    assert orders(CoRNN, 5, "W", **given) == pytest.approx(3, abs=0.2)
-    assert orders(CoRNN, 5, "b", **given) == pytest.approx(1, abs=0.2)
+    constants = {"gamma": 1, "epsilon": 1, "damping": "implicit"}
+    assert orders(CoRNN, 5, "W", **constants) == pytest.approx(3, abs=0.2)
+    assert orders(CoRNN, 5, "b", **constants) == pytest.approx(1, abs=0.2)
     assert bounds.cornn_2_36(5, 0.01) / bounds.cornn_2_36(5, 0.0025) == pytest.approx(8, rel=0.1)  # dt^(3/2)
 
 
@@ -187,10 +187,10 @@ def test_3_2_2_for_t_where_its_states_are_bounded(
     dt = 1.25 / (N * max(1 + 2 * alpha, 4 * alpha**2))
     layer = randomised(UnICORNN(2, m, n_layers=n_layers, dt=dt, alpha=alpha), 2.0, seed)
     assert bounds.holds(layer, N) or dt * N * 4 * alpha**2 > 1.2
-    greatest, found = measured(layer, signal(N, 2, seed), targets(m, Y, seed))
+    greatest, gradients = measured(layer, signal(N, 2, seed), targets(m, Y, seed))
     limits = bounds.Unicornn.of(layer, N)
     assert greatest <= limits.total_3_18(Y)
-    top = [v for name, v in found.largest.items() if name.startswith(f"layers.{n_layers - 1}.")]
+    top = [v for name, v in gradients.largest.items() if name.startswith(f"layers.{n_layers - 1}.")]
     assert torch.stack(top).max() <= limits.one_step_3_46(Y, n_layers)
 
 
@@ -198,20 +198,20 @@ def test_3_46_is_broken_by_the_lowest_of_three_layers() -> None:
     """The printed contribution of layer 1 is of order dt^3. A signal that rises step by step gives order
     dt.
     """
-    found, printed = [], []
+    greatest, printed = [], []
     for dt in (2e-3, 5e-4):
         layer = zeros(UnICORNN(1, 1, n_layers=3, dt=dt, alpha=1.0))
         with torch.no_grad():
-            for one in layer.layers:
-                one.V.fill_(1.0)
-                one.c.fill_(5.0)
+            for sublayer in layer.layers:
+                sublayer.V.fill_(1.0)
+                sublayer.c.fill_(5.0)
         n = round(0.3 / dt)
         assert bounds.holds(layer, n)
         _, by_step = measured(layer, signal(n, 1, 0).mul(0), targets(1, 100.0))
-        found.append(float(by_step.largest["layers.0.b"].max()))
+        greatest.append(float(by_step.largest["layers.0.b"].max()))
         printed.append(bounds.Unicornn.of(layer, n).one_step_3_46(100.0, 1))
-    assert found[1] > 1.5 * printed[1]
-    assert math.log(found[0] / found[1], 4) == pytest.approx(1, abs=0.1)
+    assert greatest[1] > 1.5 * printed[1]
+    assert math.log(greatest[0] / greatest[1], 4) == pytest.approx(1, abs=0.1)
     assert math.log(printed[0] / printed[1], 4) == pytest.approx(3, abs=0.1)
 
 
@@ -221,8 +221,8 @@ def test_3_2_4_leaves_out_all_later_steps_of_the_layers_above() -> None:
     It may rise at every step: for a fixed t_n any number of layers gives dt, and (3.84) does not hold either.
     """
     for n_layers, skip in ((3, None), (4, 2)):
-        given = {"n_layers": n_layers, "residual_skip": skip, "alpha": 1.0}
-        assert orders(UnICORNN, 5, "layers.0.b", **given) == pytest.approx(1, abs=0.25)
+        constants = {"n_layers": n_layers, "residual_skip": skip, "alpha": 1.0}
+        assert orders(UnICORNN, 5, "layers.0.b", **constants) == pytest.approx(1, abs=0.25)
 
 
 @pytest.mark.parametrize("t_n, relative", [(0.1, 0.1), (3.0, None)])
@@ -240,14 +240,14 @@ def test_3_2_3_holds_for_short_times_alone(t_n: float, relative: float | None) -
     with torch.no_grad():
         y, _ = layer(u)
     y = y[0, :, 0]
-    _, found = measured(layer, u, targets(1, 1.0))
+    _, gradients = measured(layer, u, targets(1, 1.0))
     slope = 1 - math.tanh(0.3 * float(y[k - 2]) + 0.5) ** 2
     gap = float(y[-1] - targets(1, 1.0)[0, 0])
     printed = abs(t_n / n * t_n * slope * float(y[k - 2]) * gap)
     if relative:
-        assert float(found.largest["layers.0.w"][k - 1]) == pytest.approx(printed, rel=relative)
+        assert float(gradients.largest["layers.0.w"][k - 1]) == pytest.approx(printed, rel=relative)
     else:
-        assert float(found.largest["layers.0.w"][k - 1]) < 0.2 * printed
+        assert float(gradients.largest["layers.0.w"][k - 1]) < 0.2 * printed
 
 
 # ---------------------------------------------------------------------------- LEM
@@ -262,11 +262,11 @@ def test_5_2_2_for_few_units(seed: int, m: int, eta: float, Y: float) -> None:
         if name.startswith("W"):
             to_rows(weight, eta)
     assert bounds.holds(layer, N)
-    greatest, found = measured(layer, signal(N, 2, seed), targets(m, Y, seed))
+    greatest, gradients = measured(layer, signal(N, 2, seed), targets(m, Y, seed))
     limits = bounds.Lem.of(layer)
     assert greatest <= limits.total_5_18(Y, N)
     for k in range(1, N + 1):
-        assert found.largest["Wy"][k - 1] <= limits.one_step_5_34(Y, k, N)
+        assert gradients.largest["Wy"][k - 1] <= limits.one_step_5_34(Y, k, N)
     for lag, product in jacobian_products(layer, signal(N, 2, seed)):
         assert bounds.row_sum(product) <= power(1 + limits.Gamma / 2 * dt, lag) <= 1 + limits.Gamma * lag * dt
     assert limits.one_step_5_34(Y, 1, N) <= limits.one_step_5_37(Y, 1, N) * ROOM
@@ -300,11 +300,11 @@ def test_3_19_lacks_the_root_of_two_of_3_43(alpha: float, share: float) -> None:
     """The entry of d+X_k/d(theta): 2 + max|z| + (2 + alpha) max|y|, with the bounds (3.11) on states."""
     beta = max(1 + 2 * alpha, 4 * alpha**2)
     n, T = 10, share * 1.25 / beta + 1e-6
-    found = bounds.Unicornn.of(UnICORNN(1, 2, n_layers=1, dt=T / n, alpha=alpha), n)
+    limits = bounds.Unicornn.of(UnICORNN(1, 2, n_layers=1, dt=T / n, alpha=alpha), n)
     y, z = math.sqrt(2 / alpha * (1 + 2 * beta * T)), math.sqrt(2 * (1 + 2 * beta * T))
     proved = 2 + z + (2 + alpha) * y
-    assert found.Delta == pytest.approx(proved - z + z / math.sqrt(2))
-    assert 1.0 < proved / found.Delta < 1.1
+    assert limits.Delta == pytest.approx(proved - z + z / math.sqrt(2))
+    assert 1.0 < proved / limits.Delta < 1.1
 
 
 def test_what_is_printed_for_small_k() -> None:
@@ -343,8 +343,8 @@ def test_5_2_4_needs_a_minus_before_its_last_term(sign: int, order: int) -> None
         printed = rows[:, None] * at["z"][None]
         outputs, weight = layer, layer.Wy
         assert torch.allclose(outputs(u)[0][0, -1], y)
-        found = of_step(layer, u, squared_error(target), k)["Wy"]
-        rests.append(float((found - printed).norm()) / float(at["z"].norm()))
+        gradient = of_step(layer, u, squared_error(target), k)["Wy"]
+        rests.append(float((gradient - printed).norm()) / float(at["z"].norm()))
         assert weight.shape == printed.shape
     assert math.log(rests[0] / rests[1], 4) == pytest.approx(order, abs=0.25)
 

@@ -91,13 +91,13 @@ def test_5_2_7_its_bound_5_58_on_the_error(width: int) -> None:
     u = inputs(30)
     phi = states_of(f, u)
     assert np.abs(phi).max() < 1.2  # within the box, as R of the statement
-    found = dynamical_system(near_f, near_o, same).run(u)
+    trajectory = dynamical_system(near_f, near_o, same).run(u)
     epsilon = max(
         near_f.error(f, box(LOW, HIGH, 20_000, 5)), same.error(lambda x: x, box(LOW, HIGH, 999, 6)[:, :2])
     )
     bar = near_o.error(o, box(LOW[:2], HIGH[:2], 9_000, 7))
     sums = np.cumsum(LIP_F ** np.arange(30))
-    errors = np.abs(found["o"] - o(phi))[:, 0]
+    errors = np.abs(trajectory["o"] - o(phi))[:, 0]
     assert (errors <= bar + 2 * epsilon * LIP_O * sums).all()
     assert errors.max() < {40: 0.3, 160: 0.01}[width]
 
@@ -105,13 +105,13 @@ def test_5_2_7_its_bound_5_58_on_the_error(width: int) -> None:
 def test_5_2_7_is_the_system_5_52() -> None:
     near_f, near_o, same = systems(20)
     u = inputs(12)
-    found = dynamical_system(near_f, near_o, same).run(u)
+    trajectory = dynamical_system(near_f, near_o, same).run(u)
     y = np.zeros((1, 2))
     for n, row in enumerate(u):
         z = near_f(np.hstack([y, row[None]]))
         y = same(z)
-        np.testing.assert_allclose(found["phi"][n], z[0], rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(found["o"][n], near_o(z)[0], rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(trajectory["phi"][n], z[0], rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(trajectory["o"][n], near_o(z)[0], rtol=1e-9, atol=1e-12)
 
 
 def test_5_2_7_is_broken_where_states_leave_the_region() -> None:
@@ -120,9 +120,9 @@ def test_5_2_7_is_broken_where_states_leave_the_region() -> None:
 
     u = np.ones((30, 1))
     near = fitted(grows, LOW, HIGH, width=160)
-    found = dynamical_system(near, affine(np.eye(2), np.zeros(2), 1e-4), identity(2, 1e-4)).run(u)
+    trajectory = dynamical_system(near, affine(np.eye(2), np.zeros(2), 1e-4), identity(2, 1e-4)).run(u)
     epsilon = near.error(grows, box(LOW, HIGH, 9_000, 5))
-    errors = np.linalg.norm(found["phi"] - states_of(grows, u), axis=1)
+    errors = np.linalg.norm(trajectory["phi"] - states_of(grows, u), axis=1)
     bound = 2 * epsilon * np.cumsum(1.3 ** np.arange(30))
     assert errors[-1] > 10 * bound[-1]
 
@@ -138,10 +138,10 @@ def test_5_2_8_the_same_number_of_units_for_every_tau(tau: float) -> None:
     near_f, near_g, same = multiscale.map_networks(100)
     u = inputs(40)
     layer = built.two_scale(near_f, near_g, same, tau)
-    wanted, found = multiscale.two_scale(tau, u, keeps=False), layer.run(u)
+    exact, emulated = multiscale.two_scale(tau, u, keeps=False), layer.run(u)
     assert layer.layer.d_out == 102
-    assert farthest(found["psi"], wanted["psi"]) < 0.08 * tau
-    assert farthest(found["phi"], wanted["phi"]) < 0.15
+    assert farthest(emulated["psi"], exact["psi"]) < 0.08 * tau
+    assert farthest(emulated["phi"], exact["phi"]) < 0.15
     points = box(*multiscale.MAPS_BOX, 9_000, 3)
     epsilon = max(near_f.error(multiscale.fast_map, points), near_g.error(multiscale.slow_map, points))
     lip_f, lip_g = 0.6 * 5**0.5, 2**0.5
@@ -149,21 +149,21 @@ def test_5_2_8_the_same_number_of_units_for_every_tau(tau: float) -> None:
     D = 1 + (2 + lip_g) * (2 + 2 * lip_f)
     bound = epsilon * D * np.cumsum(C ** np.arange(40))
     assert (
-        np.abs(found["phi"] - wanted["phi"])[:, 0] + np.abs(found["psi"] - wanted["psi"])[:, 0] <= bound
+        np.abs(emulated["phi"] - exact["phi"])[:, 0] + np.abs(emulated["psi"] - exact["psi"])[:, 0] <= bound
     ).all()
 
 
 def test_5_2_8_is_the_system_5_81() -> None:
     near_f, near_g, same = multiscale.map_networks(100)
     tau, u = 0.05, inputs(10)
-    found = built.two_scale(near_f, near_g, same, tau).run(u)
+    trajectory = built.two_scale(near_f, near_g, same, tau).run(u)
     z = y = z_copy = y_copy = np.zeros((1, 1))
     for n, row in enumerate(u):
         z, z_copy = near_f(np.hstack([y_copy, y, row[None]])), same(y)
         G = near_g(np.hstack([z, z_copy, row[None]])) + (1 - 1 / tau) * same(z_copy)
         y, y_copy = (1 - tau) * y + tau * G, same(z)
-        np.testing.assert_allclose(found["phi"][n], z[0], rtol=1e-8, atol=1e-10)
-        np.testing.assert_allclose(found["psi"][n], y[0], rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(trajectory["phi"][n], z[0], rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(trajectory["psi"][n], y[0], rtol=1e-8, atol=1e-10)
 
 
 def test_5_2_8_weights_independent_of_tau_is_broken() -> None:
@@ -172,10 +172,10 @@ def test_5_2_8_weights_independent_of_tau_is_broken() -> None:
     No other proof could do better: one LEM has one output, and the systems of two scales are far apart.
     """
     networks = multiscale.map_networks(100)
-    one, other = (built.two_scale(*networks, tau).layer.symbols() for tau in (1e-2, 1e-4))
-    assert one["b2"].shape == other["b2"].shape
-    assert float((one["b2"] - other["b2"]).detach().abs().max()) > 4
-    assert float((other["Wz"].abs().max() / one["Wz"].abs().max()).detach()) > 50
+    symbols, others = (built.two_scale(*networks, tau).layer.symbols() for tau in (1e-2, 1e-4))
+    assert symbols["b2"].shape == others["b2"].shape
+    assert float((symbols["b2"] - others["b2"]).detach().abs().max()) > 4
+    assert float((others["Wz"].abs().max() / symbols["Wz"].abs().max()).detach()) > 50
     u = np.ones((40, 1))
     apart = farthest(*(multiscale.two_scale(tau, u, keeps=False)["psi"] for tau in (0.5, 0.1)))
     assert apart > 0.25  # so one of two errors is more than 0.12, whatever the weights
@@ -186,8 +186,8 @@ def test_5_2_8_for_a_slow_variable_needs_tau_in_b2_alone(tau: float) -> None:
     networks = multiscale.map_networks(100)
     u = inputs(40)
     layer = built.slow_variable(*networks, tau)
-    wanted = multiscale.two_scale(tau, u, keeps=True)
-    assert farthest(layer.run(u)["psi"], wanted["psi"]) < 0.1 * min(1, 40 * tau)
+    exact = multiscale.two_scale(tau, u, keeps=True)
+    assert farthest(layer.run(u)["psi"], exact["psi"]) < 0.1 * min(1, 40 * tau)
     symbols, others = layer.layer.symbols(), built.slow_variable(*networks, 0.3).layer.symbols()
     assert {name for name, p in symbols.items() if not torch.equal(p, others[name])} == {"b2"}
 
@@ -255,10 +255,10 @@ def test_5_2_9_three_scales(least: float) -> None:
     near = fitted(scales, -1.4 * np.ones(4), 1.4 * np.ones(4), width=200)
     read_out = affine(np.array([[1.0, -2.0, 0.5]]), np.zeros(1), 1e-4)
     layer = many_scales(near, read_out, identity(3, 1e-4), tau)
-    found = layer.run(u)
+    trajectory = layer.run(u)
     assert layer.layer.d_out == 203
-    assert (np.abs(found["phi"] - phi).max(0) < 0.03 * tau).all()
-    assert np.abs(found["o"] - phi @ [[1.0], [-2.0], [0.5]]).max() < 0.06
+    assert (np.abs(trajectory["phi"] - phi).max(0) < 0.03 * tau).all()
+    assert np.abs(trajectory["o"] - phi @ [[1.0], [-2.0], [0.5]]).max() < 0.06
 
 
 def test_5_2_9_is_broken_where_states_leave_the_region() -> None:
@@ -287,11 +287,11 @@ METHOD: dict[str, Any] = {"macro": 0.05, "micro": 0.5, "micro_steps": 3}
 
 
 def test_5_2_10_the_multiscale_method_to_any_accuracy() -> None:
-    wanted = multiscale.multiscale_method(multiscale.f, multiscale.g, d=2, n_steps=40, **METHOD)
+    exact = multiscale.multiscale_method(multiscale.f, multiscale.g, d=2, n_steps=40, **METHOD)
     errors = []
     for width in (20, 40, 120):
-        found = multiscale.emulated(n_steps=40, width=width, **METHOD)
-        errors.append(max(farthest(found[name], wanted[name]) for name in ("phi", "psi")))
+        emulated = multiscale.emulated(n_steps=40, width=width, **METHOD)
+        errors.append(max(farthest(emulated[name], exact[name]) for name in ("phi", "psi")))
     assert errors[0] > 10 * errors[1] > 100 * errors[2]
     assert errors[2] < 1e-4
 
@@ -299,12 +299,12 @@ def test_5_2_10_the_multiscale_method_to_any_accuracy() -> None:
 def test_5_112_as_printed_is_broken() -> None:
     """The sigmoid of b1 must be 1 - (1 - dt)^K: (5.110) has that step, and a gate of LEM is its step."""
     layer = built.multiscale_method(*multiscale.networks(120), **METHOD)
-    wanted = multiscale.multiscale_method(multiscale.f, multiscale.g, d=2, n_steps=40, **METHOD)
-    assert farthest(layer.run(np.zeros((40, 1)))["phi"], wanted["phi"]) < 1e-4
+    exact = multiscale.multiscale_method(multiscale.f, multiscale.g, d=2, n_steps=40, **METHOD)
+    assert farthest(layer.run(np.zeros((40, 1)))["phi"], exact["phi"]) < 1e-4
     with torch.no_grad():
         b1 = layer.layer.symbols()["b1"]
         b1[b1 < built.OPEN] *= -1  # the sigmoid of -b is one minus that of b
-    assert farthest(layer.run(np.zeros((40, 1)))["phi"], wanted["phi"]) > 0.1
+    assert farthest(layer.run(np.zeros((40, 1)))["phi"], exact["phi"]) > 0.1
 
 
 def test_5_96_as_printed_leaves_f() -> None:
@@ -348,15 +348,15 @@ def two_scale_ode(layer: LEM, dt: float, tau_y: float, tau_z: float) -> LEM:
     As under (5.2): its gates are constant, :math:`\hat\sigma(b_1) = \tau_z, \hat\sigma(b_2) = \tau_y`; b1 of
     (5.3) is that of z, so that the text has the two the wrong way round.
     """
-    made = LEM(layer.d_in, layer.d_out, dt=dt).to(layer.W)
-    made.load_state_dict(layer.state_dict())
+    lem = LEM(layer.d_in, layer.d_out, dt=dt).to(layer.W)
+    lem.load_state_dict(layer.state_dict())
     with torch.no_grad():
-        for name, value in made.symbols().items():
+        for name, value in lem.symbols().items():
             if name in ("W1", "W2", "V1", "V2"):
                 value.zero_()
-        made.symbols()["b1"].fill_(float(logit(tau_z)))
-        made.symbols()["b2"].fill_(float(logit(tau_y)))
-    return made
+        lem.symbols()["b1"].fill_(float(logit(tau_z)))
+        lem.symbols()["b2"].fill_(float(logit(tau_y)))
+    return lem
 
 
 def test_5_1_lem_with_constant_gates_steps_through_the_two_scale_ode() -> None:
@@ -375,13 +375,13 @@ def test_5_1_lem_with_constant_gates_steps_through_the_two_scale_ode() -> None:
             ]
         )
 
-    wanted = solve_ivp(slope, (0, t_end), np.zeros(6), rtol=1e-10, atol=1e-12).y[:3, -1]
+    solution = solve_ivp(slope, (0, t_end), np.zeros(6), rtol=1e-10, atol=1e-12).y[:3, -1]
 
     def error(n: int, *scales: float) -> float:
         u = torch.sin(t_end / n * torch.arange(1, n + 1, dtype=torch.double))[None, :, None]
         with torch.no_grad():
             y = two_scale_ode(layer, t_end / n, *scales)(u)[0][0, -1].numpy()
-        return float(np.linalg.norm(y - wanted))
+        return float(np.linalg.norm(y - solution))
 
     errors = [error(n, tau_y, tau_z) for n in (50, 100, 200)]
     assert errors[0] / errors[1] == pytest.approx(2, rel=0.1)

@@ -35,10 +35,10 @@ def test_by_lag_is_the_gradient_of_the_loss_of_the_task() -> None:
     net, u, target = start()
     u.requires_grad_()
     (net(u)[0] - target).square().mean().backward()
-    found = experiments.by_lag(LEM, **GIVEN)
+    norms = experiments.by_lag(LEM, **GIVEN)
     assert u.grad is not None
-    np.testing.assert_allclose(found["inputs"][::-1], u.grad.norm(dim=(0, 2)).numpy(), rtol=1e-9)
-    assert found["gradient"].shape == found["states"].shape == (6,)
+    np.testing.assert_allclose(norms["inputs"][::-1], u.grad.norm(dim=(0, 2)).numpy(), rtol=1e-9)
+    assert norms["gradient"].shape == norms["states"].shape == (6,)
 
 
 def test_beside_bound_has_the_greatest_entry_for_the_loss_of_the_papers() -> None:
@@ -46,25 +46,25 @@ def test_beside_bound_has_the_greatest_entry_for_the_loss_of_the_papers() -> Non
     layer = net.layers[0]
     (0.5 * (layer(u)[0][:, -1] - 1).square().sum(-1).mean()).backward()
     greatest = max(float(p.grad.abs().max()) for p in layer.parameters())
-    found = experiments.beside_bound(LEM, **GIVEN)
-    assert found["total"] == pytest.approx(greatest)
+    measures = experiments.beside_bound(LEM, **GIVEN)
+    assert measures["total"] == pytest.approx(greatest)
     limits = bounds.Lem.of(layer)
-    assert found["total_bound"] == pytest.approx(limits.total_5_18(1.0, 6))
+    assert measures["total_bound"] == pytest.approx(limits.total_5_18(1.0, 6))
     printed = [limits.one_step_5_34(1.0, 6 - lag, 6) for lag in range(6)]
-    np.testing.assert_allclose(found["bound"], printed)
+    np.testing.assert_allclose(measures["bound"], printed)
     with torch.no_grad():
         _, before = layer(u[:, :-1])
     layer.zero_grad()
     (0.5 * (layer(u[:, -1:], state=before)[0][:, -1] - 1).square().sum(-1).mean()).backward()
-    assert found["entry"][0] == pytest.approx(max(float(p.grad.abs().max()) for p in layer.parameters()))
-    assert found["holds"] == float(limits.is_small(6))
+    assert measures["entry"][0] == pytest.approx(max(float(p.grad.abs().max()) for p in layer.parameters()))
+    assert measures["holds"] == float(limits.is_small(6))
 
 
 def test_jacobians_are_singular_values_of_all_steps_at_once() -> None:
     net, batch, _ = experiments.start_of(LEM, seed=1, sequences=1, length=6)
     layer, u = net.layers[0], batch.input.double()
-    found = experiments.jacobians(LEM, seed=1, length=6)
-    assert found.shape == (6,)
+    norms = experiments.jacobians(LEM, seed=1, length=6)
+    assert norms.shape == (6,)
     for lag in (1, 4):
         with torch.no_grad():
             _, before = layer(u[:, :-lag])
@@ -74,7 +74,7 @@ def test_jacobians_are_singular_values_of_all_steps_at_once() -> None:
 
         J = torch.autograd.functional.jacobian(after, torch.cat(before, 1))[0, :, 0]
         values = np.linalg.svd(J.numpy(), compute_uv=False)
-        assert found[lag - 1] == pytest.approx(values[0])
+        assert norms[lag - 1] == pytest.approx(values[0])
 
 
 def test_what_has_no_bound_or_more_than_one_layer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ class Leaky(nn.Module):
 
 def layers() -> dict[str, nn.Module]:
     torch.manual_seed(0)
-    made: dict[str, nn.Module] = {
+    nets: dict[str, nn.Module] = {
         "cornn": CoRNN(D, H, dt=0.3, gamma=1.2, epsilon=0.9),
         "cornn-implicit": CoRNN(D, H, dt=0.3, gamma=1, epsilon=1, damping="implicit"),
         "unicornn": UnICORNN(D, H, n_layers=3, dt=0.4, alpha=1.1, residual_skip=2),
@@ -63,7 +63,7 @@ def layers() -> dict[str, nn.Module]:
             lambda d: UnitaryRNN(d, H), d_in=D, d_out=1, readout="last", tokens=False, n_layers=2
         ),
     }
-    return {name: layer.double().eval() for name, layer in made.items()}
+    return {name: layer.double().eval() for name, layer in nets.items()}
 
 
 NAMES = list(layers())
@@ -78,9 +78,9 @@ def unrolled(layer: nn.Module, u: Tensor, loss: Any) -> tuple[list[dict[str, Ten
         output, state = functional_call(layer, own, (u[:, k : k + 1],), {"state": state})
     value = loss(output[:, -1] if output.dim() == 3 else output)
     flat = [p for own in copies for p in own.values()]
-    found = list(torch.autograd.grad(value, [u, *flat], allow_unused=True))
-    of_u = found.pop(0)
-    zeros = [torch.zeros_like(p) if g is None else g for g, p in zip(found, flat, strict=True)]
+    gradients = list(torch.autograd.grad(value, [u, *flat], allow_unused=True))
+    of_u = gradients.pop(0)
+    zeros = [torch.zeros_like(p) if g is None else g for g, p in zip(gradients, flat, strict=True)]
     names = list(copies[0])
     return [
         dict(zip(names, zeros[i : i + len(names)], strict=True)) for i in range(0, len(zeros), len(names))
@@ -91,19 +91,19 @@ def unrolled(layer: nn.Module, u: Tensor, loss: Any) -> tuple[list[dict[str, Ten
 def test_every_step_is_that_of_a_network_with_parameters_of_its_own_at_each(name: str) -> None:
     layer, u = layers()[name], numbers(B, T, D)
     loss = squared_error(numbers(B, layer.d_out, seed=2))
-    found = gradient_by_step(layer, u, loss)
+    gradients = gradient_by_step(layer, u, loss)
     by_step, of_u = unrolled(layer, u, loss)
-    for key in found.total:
+    for key in gradients.total:
         rows = torch.stack([step[key] for step in by_step]).flatten(1)
-        torch.testing.assert_close(found.euclidean[key], rows.norm(dim=1), rtol=1e-9, atol=1e-12)
-        torch.testing.assert_close(found.largest[key], rows.abs().amax(1), rtol=1e-9, atol=1e-12)
-        torch.testing.assert_close(found.total[key].flatten(), rows.sum(0), rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(found.inputs, of_u.transpose(0, 1).flatten(1).norm(dim=1))
+        torch.testing.assert_close(gradients.euclidean[key], rows.norm(dim=1), rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(gradients.largest[key], rows.abs().amax(1), rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(gradients.total[key].flatten(), rows.sum(0), rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(gradients.inputs, of_u.transpose(0, 1).flatten(1).norm(dim=1))
     layer.zero_grad()
     output, _ = layer(u)
     loss(output[:, -1] if output.dim() == 3 else output).backward()  # all steps at once, as training does
     for key, p in layer.named_parameters():
-        torch.testing.assert_close(found.total[key], torch.zeros_like(p) if p.grad is None else p.grad)
+        torch.testing.assert_close(gradients.total[key], torch.zeros_like(p) if p.grad is None else p.grad)
 
 
 @pytest.mark.parametrize("name", ["cornn", "unicornn", "lem", "lstm", "exprnn"])
@@ -141,9 +141,9 @@ def test_ids_have_no_gradient() -> None:
         lambda d: TanhRNN(d, H), d_in=5, d_out=5, readout="every", tokens=True, embedding=4
     ).double()
     ids = torch.tensor([[0, 4, 2]])
-    found = gradient_by_step(net.eval(), ids, lambda o: F.cross_entropy(o, torch.tensor([1])))
-    assert not found.inputs.any() and (found.euclidean["embedding.weight"] > 0).all()
-    assert not found.euclidean["readout.weight"][:2].any()  # the read-out acts at the last step alone
+    gradients = gradient_by_step(net.eval(), ids, lambda o: F.cross_entropy(o, torch.tensor([1])))
+    assert not gradients.inputs.any() and (gradients.euclidean["embedding.weight"] > 0).all()
+    assert not gradients.euclidean["readout.weight"][:2].any()  # the read-out acts at the last step alone
 
 
 def test_training_mode_and_empty_inputs_are_refused() -> None:

@@ -128,21 +128,21 @@ SYSTEMS = {
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_the_odes_are_those_of_the_layers(name: str) -> None:
     """Right side and Jacobian, the flow, and the gradient that goes back through it to t = 0."""
-    made, layer = SYSTEMS[name][0](), SYSTEMS[name][1]().double()
+    system, layer = SYSTEMS[name][0](), SYSTEMS[name][1]().double()
     with torch.no_grad():
-        given = {"theta1": THETA1, "b1": B1, "theta2": THETA2, "b2": np.zeros(N)}
-        for symbol, value in given.items():
+        values = {"theta1": THETA1, "b1": B1, "theta2": THETA2, "b2": np.zeros(N)}
+        for symbol, value in values.items():
             layer.symbols()[symbol].copy_(torch.from_numpy(value))
-    x = torch.from_numpy(made.start)[None].requires_grad_()
+    x = torch.from_numpy(system.start)[None].requires_grad_()
     slope = layer.field.slope(x)
     jacobian = torch.stack([torch.autograd.grad(part, x, retain_graph=True)[0][0] for part in slope[0]])
-    np.testing.assert_allclose(slope[0].detach(), made.slope(made.start), atol=1e-13)
-    np.testing.assert_allclose(jacobian, made.jacobian(made.start), atol=1e-13)
+    np.testing.assert_allclose(slope[0].detach(), system.slope(system.start), atol=1e-13)
+    np.testing.assert_allclose(jacobian, system.jacobian(system.start), atol=1e-13)
     flow = layer.solver(layer.field, x, layer.span)
-    np.testing.assert_allclose(flow[0].detach(), made.flow(0.0, T, made.start), atol=1e-8)
-    (gradient,) = torch.autograd.grad(flow[0] @ torch.from_numpy(made.end), x)
-    backwards = equation_14 if name == "heavy ball" else lambda a, x: -a @ made.jacobian(x)
-    np.testing.assert_allclose(gradient[0], made.backwards(0.0, backwards), atol=1e-8)
+    np.testing.assert_allclose(flow[0].detach(), system.flow(0.0, T, system.start), atol=1e-8)
+    (gradient,) = torch.autograd.grad(flow[0] @ torch.from_numpy(system.end), x)
+    backwards = equation_14 if name == "heavy ball" else lambda a, x: -a @ system.jacobian(x)
+    np.testing.assert_allclose(gradient[0], system.backwards(0.0, backwards), atol=1e-8)
 
 
 # ---------------------------------------------------------------------------- Theorem 1: the adjoint state
@@ -162,11 +162,11 @@ def gradient_by_theta(n_steps: int | None) -> np.ndarray:
     dt, h = T / n_steps, H0
     for _ in range(n_steps):
         h = h + dt * f(h)
-    a, found = C, np.zeros((N, N))
+    a, gradient = C, np.zeros((N, N))
     for _ in range(n_steps):
         d = (a @ THETA2) * (1 - np.tanh(THETA1 @ h + B1) ** 2)
-        h, a, found = h - dt * f(h), a + dt * a @ df(h), found + dt * np.outer(d, h)
-    return found
+        h, a, gradient = h - dt * f(h), a + dt * a @ df(h), gradient + dt * np.outer(d, h)
+    return gradient
 
 
 def gradient_of_steps(scheme: str, n_steps: int) -> np.ndarray:
@@ -189,8 +189,8 @@ def test_theorem_1_is_broken_by_steps_that_are_too_large() -> None:
     """The adjoint ODE in Euler steps is not the gradient of Euler's steps; both agree as dt goes to 0."""
     gaps = []
     for n in (8, 800):
-        found = gradient_by_theta(n)
-        gaps.append(np.abs(found - gradient_of_steps("euler", n)).max() / np.abs(found).max())
+        gradient = gradient_by_theta(n)
+        gaps.append(np.abs(gradient - gradient_of_steps("euler", n)).max() / np.abs(gradient).max())
     assert gaps[0] > 0.05 > 0.005 > gaps[1]
 
 
@@ -241,10 +241,10 @@ def test_theorem_2_as_printed_is_broken() -> None:
 
 
 def test_theorem_2_is_broken_by_a_bounded_speed() -> None:
-    found = generalised()
-    assert np.abs(found.backwards(0.3, equation_14) - found.adjoint(0.3)).max() > 0.1
-    right = found.backwards(0.3, lambda a, x: -a @ found.jacobian(x))
-    assert np.allclose(right, found.adjoint(0.3), atol=1e-7)
+    system = generalised()
+    assert np.abs(system.backwards(0.3, equation_14) - system.adjoint(0.3)).max() > 0.1
+    right = system.backwards(0.3, lambda a, x: -a @ system.jacobian(x))
+    assert np.allclose(right, system.adjoint(0.3), atol=1e-7)
 
 
 def equation_15(system: System, t: float) -> np.ndarray:
@@ -280,9 +280,9 @@ def halves(values: np.ndarray, total: complex) -> bool:
     """Whether numbers can be paired so that each pair has this sum."""
     left = list(values)
     while left:
-        one = left.pop()
-        other = min(range(len(left)), key=lambda i: abs(left[i] + one - total))
-        if abs(left.pop(other) + one - total) > 1e-9:
+        value = left.pop()
+        other = min(range(len(left)), key=lambda i: abs(left[i] + value - total))
+        if abs(left.pop(other) + value - total) > 1e-9:
             return False
     return True
 
@@ -340,9 +340,9 @@ def test_stiffness_is_the_root_without_damping() -> None:
 
 def test_stiffness_as_printed_is_broken_by_any_damping() -> None:
     """For the positive definite A of the lecture S(B) >= sqrt(S(A)); it grows with gamma beyond S(A)."""
-    found = [stiffness(heavy_ball_of(SPECTRUM, gamma)) for gamma in (0.1, 1.0, 30.0)]
-    assert 5.0 < found[0] < found[1] < found[2]
-    assert found[2] > 25.0
+    ratios = [stiffness(heavy_ball_of(SPECTRUM, gamma)) for gamma in (0.1, 1.0, 30.0)]
+    assert 5.0 < ratios[0] < ratios[1] < ratios[2]
+    assert ratios[2] > 25.0
 
 
 def test_stiffness_is_the_root_where_all_modes_of_a_stable_system_oscillate() -> None:
@@ -352,7 +352,7 @@ def test_stiffness_is_the_root_where_all_modes_of_a_stable_system_oscillate() ->
 
 
 def test_the_printed_eigenvalues_have_the_sign_of_gamma_reversed() -> None:
-    found = np.sort(np.linalg.eigvals(heavy_ball_of(SPECTRUM, GAMMA)).real)
+    eigenvalues = np.sort(np.linalg.eigvals(heavy_ball_of(SPECTRUM, GAMMA)).real)
     roots = np.sqrt(GAMMA**2 + 4 * SPECTRUM)
-    assert np.allclose(found, np.sort(np.concatenate([(-GAMMA + roots) / 2, (-GAMMA - roots) / 2])))
-    assert not np.allclose(found, np.sort(np.concatenate([(GAMMA + roots) / 2, (GAMMA - roots) / 2])))
+    assert np.allclose(eigenvalues, np.sort(np.concatenate([(-GAMMA + roots) / 2, (-GAMMA - roots) / 2])))
+    assert not np.allclose(eigenvalues, np.sort(np.concatenate([(GAMMA + roots) / 2, (GAMMA - roots) / 2])))

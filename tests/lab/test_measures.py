@@ -58,52 +58,52 @@ def cornn(d: int) -> CoRNN:
 
 
 def test_weight_norms_are_row_sums_of_matrices_and_entries_of_vectors(task: Adding) -> None:
-    made = net(cornn)
+    network = net(cornn)
     with torch.no_grad():
-        for p in made.parameters():
+        for p in network.parameters():
             p.zero_()
-        made.layers[0].W[1] = torch.tensor([1.0, -2.0, 4.0])
-        made.layers[0].W[2] = 2.0
-        made.layers[0].b[2] = -5.0
-    wanted = {"weights/W": 7.0, "weights/Wcal": 0.0, "weights/V": 0.0, "weights/b": 5.0}
-    assert WeightNorms().measure(made, task, "cpu") == wanted
+        network.layers[0].W[1] = torch.tensor([1.0, -2.0, 4.0])
+        network.layers[0].W[2] = 2.0
+        network.layers[0].b[2] = -5.0
+    expected = {"weights/W": 7.0, "weights/Wcal": 0.0, "weights/V": 0.0, "weights/b": 5.0}
+    assert WeightNorms().measure(network, task, "cpu") == expected
     two = net(unicornn)
-    found = WeightNorms().measure(two, task, "cpu")
-    assert set(found) == {f"weights/{name}_{i}" for name in "wVbc" for i in (1, 2)}
-    assert found["weights/w_2"] == pytest.approx(two.layers[0].layers[1].w.abs().max().item())
+    norms = WeightNorms().measure(two, task, "cpu")
+    assert set(norms) == {f"weights/{name}_{i}" for name in "wVbc" for i in (1, 2)}
+    assert norms["weights/w_2"] == pytest.approx(two.layers[0].layers[1].w.abs().max().item())
 
 
 def test_the_step_size_assumption_by_hand(task: Adding) -> None:
-    made = net(cornn)
+    network = net(cornn)
     with torch.no_grad():
-        made.layers[0].W.fill_(1.0)
-        made.layers[0].Wcal.fill_(2.0)
-    found = StepSizeAssumption().measure(made, task, "cpu")
+        network.layers[0].W.fill_(1.0)
+        network.layers[0].Wcal.fill_(2.0)
+    assumption = StepSizeAssumption().measure(network, task, "cpu")
     # dt = 0.1, gamma = 2, row sums 3 and 6
-    assert found["assumption/eta_2_16"] == pytest.approx(0.1 * 6 / 1.1)
-    assert found["assumption/ratio_2_16"] == pytest.approx(0.1 * 6 / 1.1 / math.sqrt(0.1))
-    assert found["assumption/eta_2_51"] == pytest.approx(0.6)
+    assert assumption["assumption/eta_2_16"] == pytest.approx(0.1 * 6 / 1.1)
+    assert assumption["assumption/ratio_2_16"] == pytest.approx(0.1 * 6 / 1.1 / math.sqrt(0.1))
+    assert assumption["assumption/eta_2_51"] == pytest.approx(0.6)
     with torch.no_grad():
-        made.layers[0].Wcal.zero_()
-    found = StepSizeAssumption().measure(made, task, "cpu")
-    assert found["assumption/eta_2_16"] == pytest.approx(0.1 * 4 / 1.1)
-    assert found["assumption/eta_2_51"] == pytest.approx(0.1 * (2 + 3))
+        network.layers[0].Wcal.zero_()
+    assumption = StepSizeAssumption().measure(network, task, "cpu")
+    assert assumption["assumption/eta_2_16"] == pytest.approx(0.1 * 4 / 1.1)
+    assert assumption["assumption/eta_2_51"] == pytest.approx(0.1 * (2 + 3))
 
 
 def test_steps_of_unicornn_are_dt_times_a_sigmoid(task: Adding) -> None:
-    made = net(unicornn)
+    network = net(unicornn)
     with torch.no_grad():
-        made.layers[0].layers[0].c.zero_()
-        made.layers[0].layers[1].c.copy_(torch.tensor([-math.log(3), 0.0, math.log(3)]))
-    found = EffectiveSteps().measure(made, task, "cpu")
+        network.layers[0].layers[0].c.zero_()
+        network.layers[0].layers[1].c.copy_(torch.tensor([-math.log(3), 0.0, math.log(3)]))
+    steps = EffectiveSteps().measure(network, task, "cpu")
     first = dict.fromkeys(("steps/least_1", "steps/mean_1", "steps/greatest_1"), 0.1)
     second = {"steps/least_2": 0.05, "steps/mean_2": 0.1, "steps/greatest_2": 0.15}
-    assert found == pytest.approx(first | second)
+    assert steps == pytest.approx(first | second)
 
 
 def test_steps_of_lem_are_those_of_its_loop_on_valid_data(task: Adding) -> None:
-    made = net(lem)
-    s = made.layers[0].symbols()
+    network = net(lem)
+    s = network.layers[0].symbols()
     u = next(iter(task.batches("valid", 4))).input
     y, z = torch.zeros(4, H), torch.zeros(4, H)
     of_z, of_y = [], []
@@ -113,11 +113,11 @@ def test_steps_of_lem_are_those_of_its_loop_on_valid_data(task: Adding) -> None:
         y = (1 - b) * y + b * torch.tanh(z @ s["Wy"].T + x @ s["Vy"].T + s["by"])
         of_z.append(a)
         of_y.append(b)
-    found = EffectiveSteps(n=4).measure(made, task, "cpu")
+    measured = EffectiveSteps(n=4).measure(network, task, "cpu")
     for i, steps in enumerate((torch.stack(of_z).detach(), torch.stack(of_y).detach()), 1):
-        assert found[f"steps/least_{i}"] == pytest.approx(float(steps.min()), rel=1e-5)
-        assert found[f"steps/mean_{i}"] == pytest.approx(float(steps.mean()), rel=1e-5)
-        assert found[f"steps/greatest_{i}"] == pytest.approx(float(steps.max()), rel=1e-5)
+        assert measured[f"steps/least_{i}"] == pytest.approx(float(steps.min()), rel=1e-5)
+        assert measured[f"steps/mean_{i}"] == pytest.approx(float(steps.mean()), rel=1e-5)
+        assert measured[f"steps/greatest_{i}"] == pytest.approx(float(steps.max()), rel=1e-5)
 
 
 def norm(parts: dict[str, Tensor]) -> float:
@@ -125,13 +125,17 @@ def norm(parts: dict[str, Tensor]) -> float:
 
 
 def test_gradients_by_lag_are_those_of_weights_of_one_step(task: Adding) -> None:
-    made = net(lem)
-    before = copy.deepcopy(made.state_dict())
+    network = net(lem)
+    before = copy.deepcopy(network.state_dict())
     random = torch.get_rng_state()
-    found = GradientByLag(lags=[0, 2, 5, 6, 50], n=4).measure(made, task, "cpu")
-    assert {name for name in found if "lag" in name} == {"gradient/lag_0", "gradient/lag_2", "gradient/lag_5"}
+    by_lag = GradientByLag(lags=[0, 2, 5, 6, 50], n=4).measure(network, task, "cpu")
+    assert {name for name in by_lag if "lag" in name} == {
+        "gradient/lag_0",
+        "gradient/lag_2",
+        "gradient/lag_5",
+    }
 
-    double = copy.deepcopy(made).double()
+    double = copy.deepcopy(network).double()
     batch = next(iter(task.batches("valid", 4)))
     u, target = batch.input.double(), batch.target.double()
 
@@ -141,46 +145,46 @@ def test_gradients_by_lag_are_those_of_weights_of_one_step(task: Adding) -> None
     steps = [of_step(double.layers[0], u, task_loss, k) for k in range(1, T + 1)]
     norms = [norm(parts) for parts in steps]
     for lag in (0, 2, 5):
-        assert found[f"gradient/lag_{lag}"] == pytest.approx(norms[T - 1 - lag])
-    assert found["gradient/total"] == pytest.approx(norm(of_step(double.layers[0], u, task_loss, None)))
-    assert found["gradient/early"] == pytest.approx(norms[0] / max(norms))
+        assert by_lag[f"gradient/lag_{lag}"] == pytest.approx(norms[T - 1 - lag])
+    assert by_lag["gradient/total"] == pytest.approx(norm(of_step(double.layers[0], u, task_loss, None)))
+    assert by_lag["gradient/early"] == pytest.approx(norms[0] / max(norms))
 
     def paper_loss(y: Tensor) -> Tensor:
         return 0.5 * (y - 1).square().sum(-1).mean()
 
     every = of_step(double.layers[0], u, paper_loss, None)
-    assert found["gradient/entry"] == pytest.approx(max(float(g.abs().max()) for g in every.values()))
-    assert found["gradient/entry"] < found["gradient/bound"]
+    assert by_lag["gradient/entry"] == pytest.approx(max(float(g.abs().max()) for g in every.values()))
+    assert by_lag["gradient/entry"] < by_lag["gradient/bound"]
 
-    assert all(torch.equal(value, before[name]) for name, value in made.state_dict().items())
-    assert made.training and all(p.grad is None for p in made.parameters())
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+    assert network.training and all(p.grad is None for p in network.parameters())
     assert torch.equal(torch.get_rng_state(), random)
 
 
 def test_a_network_without_a_printed_bound_has_no_columns_of_it(task: Adding) -> None:
-    found = GradientByLag(n=2).measure(net(lambda d: TanhRNN(d, H)), task, "cpu")
-    assert set(found) == {"gradient/lag_0", "gradient/total", "gradient/early"}
+    metrics = GradientByLag(n=2).measure(net(lambda d: TanhRNN(d, H)), task, "cpu")
+    assert set(metrics) == {"gradient/lag_0", "gradient/total", "gradient/early"}
 
 
 def test_function_evaluations_forward_and_backward(task: Adding) -> None:
     """RK4 evaluates 4 times a step, and not again for the gradient; the adjoint of dopri5 does."""
-    made = net(lambda d: NeuralODE(d, H, width=4, n_steps=3))
-    before = made.layers[0].field.evaluations
-    found = FunctionEvaluations(n=4).measure(made, task, "cpu")
-    assert found == {"nfe/forward": 4 * 3 * T, "nfe/backward": 0.0}
-    assert made.layers[0].field.evaluations == before and all(p.grad is None for p in made.parameters())
+    network = net(lambda d: NeuralODE(d, H, width=4, n_steps=3))
+    before = network.layers[0].field.evaluations
+    calls = FunctionEvaluations(n=4).measure(network, task, "cpu")
+    assert calls == {"nfe/forward": 4 * 3 * T, "nfe/backward": 0.0}
+    assert network.layers[0].field.evaluations == before and all(p.grad is None for p in network.parameters())
     pytest.importorskip("torchdiffeq", reason="needs the extra ode")
     adaptive = {"method": "dopri5", "n_steps": None, "rtol": 1e-4, "atol": 1e-4, "adjoint": True}
-    found = FunctionEvaluations(n=4).measure(net(lambda d: NeuralODE(d, H, width=4, **adaptive)), task, "cpu")
-    assert min(found.values()) >= 6 * T
+    calls = FunctionEvaluations(n=4).measure(net(lambda d: NeuralODE(d, H, width=4, **adaptive)), task, "cpu")
+    assert min(calls.values()) >= 6 * T
 
 
 def test_stiffness_is_that_of_the_jacobian_where_the_flow_starts(task: Adding) -> None:
-    made = net(lambda d: HeavyBallNODE(d, H, width=4, gamma=0.3))
-    found, layer = Stiffness(n=3).measure(made, task, "cpu"), copy.deepcopy(made.layers[0]).double()
+    network = net(lambda d: HeavyBallNODE(d, H, width=4, gamma=0.3))
+    stiffness, layer = Stiffness(n=3).measure(network, task, "cpu"), copy.deepcopy(network.layers[0]).double()
     s, ratios, greatest = layer.symbols(), [], []
-    for one in next(iter(task.batches("valid", 3))).input.double():
-        h = torch.tanh(s["V"] @ one[0] + s["b"])
+    for sequence in next(iter(task.batches("valid", 3))).input.double():
+        h = torch.tanh(s["V"] @ sequence[0] + s["b"])
         F = s["theta2"] @ torch.diag(1 - torch.tanh(s["theta1"] @ h + s["b1"]) ** 2) @ s["theta1"]
         whole = torch.cat(
             [
@@ -191,8 +195,8 @@ def test_stiffness_is_that_of_the_jacobian_where_the_flow_starts(task: Adding) -
         size = torch.linalg.eigvals(whole).abs().detach()
         ratios.append(float(size.max() / size.min()))
         greatest.append(float(size.max()))
-    assert found["stiffness/ratio"] == pytest.approx(sorted(ratios)[1], rel=1e-6)
-    assert found["stiffness/greatest"] == pytest.approx(sorted(greatest)[1], rel=1e-6)
+    assert stiffness["stiffness/ratio"] == pytest.approx(sorted(ratios)[1], rel=1e-6)
+    assert stiffness["stiffness/greatest"] == pytest.approx(sorted(greatest)[1], rel=1e-6)
 
 
 class NoSymbols(nn.Module):

@@ -11,8 +11,8 @@ LOW, HIGH = np.array([-2.0, 0.0]), np.array([1.0, 3.0])
 
 def test_it_is_a_matrix_after_an_activation_after_an_affine_map() -> None:
     network = Shallow(np.array([[1.0, 2.0]]), np.array([0.5]), np.array([[3.0], [-1.0]]), "sin")
-    found = network(np.array([[0.1, 0.2]]))
-    np.testing.assert_allclose(found, [[3 * np.sin(1.0), -np.sin(1.0)]])
+    output = network(np.array([[0.1, 0.2]]))
+    np.testing.assert_allclose(output, [[3 * np.sin(1.0), -np.sin(1.0)]])
 
 
 def test_the_identity_is_off_by_a_cube() -> None:

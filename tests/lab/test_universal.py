@@ -33,9 +33,9 @@ def times(dt: float) -> np.ndarray:
 
 def test_the_sine_transform_is_its_integral() -> None:
     dt, omega = 1e-3, np.array([0.7, 5.0])
-    found = universal.sine_transform(np.sin(3 * times(dt))[None], dt, omega)[0, 1499]
-    wanted = [quad(lambda s, w=w: np.sin(3 * (1.5 - s)) * np.sin(w * s), 0, 1.5)[0] for w in omega]
-    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    transform = universal.sine_transform(np.sin(3 * times(dt))[None], dt, omega)[0, 1499]
+    integrals = [quad(lambda s, w=w: np.sin(3 * (1.5 - s)) * np.sin(w * s), 0, 1.5)[0] for w in omega]
+    np.testing.assert_allclose(transform, integrals, atol=1e-6)
 
 
 def transform_error(dt: float, omega: float, activation: Any = "identity", size: float = 1.0) -> float:
@@ -66,8 +66,8 @@ def test_4_2_4_is_broken_by_a_nonlinear_oscillator() -> None:
 def inversion_error(n: int, side: str = "behind", of: Any = None, dt: float = 2e-3) -> float:
     """Over t in [0, T] and tau in [0, 1/2], for inputs (B, T)."""
     u = universality.drawn(4, dt, 0) if of is None else of
-    found = universal.inversion(T_END, universality.mollifier(n), n, side=side)
-    again = found(universal.sine_transform(u, dt, found.omega), np.array([0, 0.1, 0.25, 0.5]))
+    inverse = universal.inversion(T_END, universality.mollifier(n), n, side=side)
+    again = inverse(universal.sine_transform(u, dt, inverse.omega), np.array([0, 0.1, 0.25, 0.5]))
     delays = [universality.delayed(u, round(tau / dt)) for tau in (0, 0.1, 0.25, 0.5)]
     return float(np.abs(again - np.stack(delays, -1)).max())
 
@@ -81,13 +81,13 @@ def test_4_2_6_the_input_is_found_from_its_transforms() -> None:
 def test_4_2_6_finds_the_average_over_the_mollifier() -> None:
     """To the accuracy of the frequencies that are left out: a check of alpha and theta."""
     dt, epsilon, n = 1e-3, 0.2, 300
-    found = universal.inversion(T_END, epsilon, n)
+    inverse = universal.inversion(T_END, epsilon, n)
     u = np.sin(3 * times(dt))[None]
-    again = found(universal.sine_transform(u, dt, found.omega), np.array([0.4]))[0, -1, 0]
+    again = inverse(universal.sine_transform(u, dt, inverse.omega), np.array([0.4]))[0, -1, 0]
     x = (np.arange(4000) + 0.5) / 4000
     bump = np.exp(16 * np.sqrt(1 - (2 * x - 1) ** 2))
-    wanted = (np.sin(3 * (T_END - 0.4 - epsilon * x)) * bump).sum() / bump.sum()
-    assert again == pytest.approx(wanted, abs=1e-4)
+    average = (np.sin(3 * (T_END - 0.4 - epsilon * x)) * bump).sum() / bump.sum()
+    assert again == pytest.approx(average, abs=1e-4)
 
 
 def test_4_2_6_the_printed_side_of_the_mollifier_is_broken() -> None:
@@ -122,21 +122,21 @@ def test_4_2_6_is_broken_by_an_input_that_starts_with_a_jump() -> None:
 @pytest.mark.parametrize("activation", ["tanh", "sin"])
 def test_4_2_8_nonlinear_oscillators_compute_it_to_any_accuracy(activation: Any) -> None:
     s = np.array([0.1, 0.01, 1.0])
-    found = universality.by_s(activation=activation, s=s, omega=3.0, dt=5e-3, printed=False, seed=0)["y"]
-    assert found[0] / found[1] == pytest.approx(100, rel=0.1)  # sigma is odd: its error is s^2
-    assert found[1] < 1e-3 < 0.1 < found[2]
+    errors = universality.by_s(activation=activation, s=s, omega=3.0, dt=5e-3, printed=False, seed=0)["y"]
+    assert errors[0] / errors[1] == pytest.approx(100, rel=0.1)  # sigma is odd: its error is s^2
+    assert errors[1] < 1e-3 < 0.1 < errors[2]
 
 
 def test_4_2_8_a_read_out_of_1_over_s_is_broken() -> None:
     """y_s is the transform over omega, as Lemma 4.2.4 has it; the proof takes it for the transform."""
-    given: dict[str, Any] = {"activation": "tanh", "s": np.array([1e-3]), "omega": 3.0, "dt": 5e-3, "seed": 0}
-    assert universality.by_s(printed=False, **given)["y"] < 1e-5
-    assert universality.by_s(printed=True, **given)["y"] > 0.2
+    fixed: dict[str, Any] = {"activation": "tanh", "s": np.array([1e-3]), "omega": 3.0, "dt": 5e-3, "seed": 0}
+    assert universality.by_s(printed=False, **fixed)["y"] < 1e-5
+    assert universality.by_s(printed=True, **fixed)["y"] > 0.2
 
 
 def test_4_2_9_oscillators_delay_their_input() -> None:
-    given: dict[str, Any] = {"delay": 0.5, "dt": 2e-3, "inputs": 4, "seed": 0}
-    coarse, fine = universality.by_frequencies(of="delay", counts=np.array([75, 150]), **given)["y"]
+    fixed: dict[str, Any] = {"delay": 0.5, "dt": 2e-3, "inputs": 4, "seed": 0}
+    coarse, fine = universality.by_frequencies(of="delay", counts=np.array([75, 150]), **fixed)["y"]
     assert coarse > 1.7 * fine
     assert fine < 0.25
 
@@ -145,9 +145,9 @@ def test_4_2_9_oscillators_delay_their_input() -> None:
 
 
 def test_4_2_5_the_operator_is_a_function_of_the_transforms() -> None:
-    found = universality.fundamental(counts=np.array([20, 75, 150]), dt=4e-3, inputs=4, seed=0)["y"]
-    assert found[0] > 3 * found[1] > 5 * found[2]
-    assert found[2] < 0.12
+    errors = universality.fundamental(counts=np.array([20, 75, 150]), dt=4e-3, inputs=4, seed=0)["y"]
+    assert errors[0] > 3 * errors[1] > 5 * errors[2]
+    assert errors[2] < 0.12
 
 
 PERCEPTRON = Shallow(
@@ -161,8 +161,8 @@ def perceptron_error(third: int, u: np.ndarray, dt: float) -> float:
     layers, A, c = universal.perceptron(
         network, np.ones(1), universal.inversion(T_END, epsilon, third), delta=epsilon / 2, s=1e-4, dt=dt
     )
-    found = universal.assembled(layers, A, c, p=1, dt=dt).run(u[..., None])[..., 0]
-    return float(np.abs(found - network(u.reshape(-1, 1)).reshape(u.shape)).max())
+    output = universal.assembled(layers, A, c, p=1, dt=dt).run(u[..., None])[..., 0]
+    return float(np.abs(output - network(u.reshape(-1, 1)).reshape(u.shape)).max())
 
 
 def test_4_2_10_two_layers_are_a_perceptron_at_every_time() -> None:
@@ -223,18 +223,18 @@ def network_of(F: Any, width: int) -> Any:
     dt, omega, xi = 2e-3, universality.frequencies(2), np.random.default_rng(0).uniform(-1, 1, (300, 2))
     t = times(dt)
     fitted_at = np.arange(49, 1000, 50)
-    wanted = np.maximum(t[fitted_at] - 1, 0) * F(xi)  # (4.22)
+    target = np.maximum(t[fitted_at] - 1, 0) * F(xi)  # (4.22)
 
     def inputs(xi: np.ndarray) -> np.ndarray:
         return xi[:, None] * t[:, None]
 
     def beta(xi: np.ndarray) -> np.ndarray:
-        found = [universal.sine_transform(inputs(xi)[..., i], dt, omega)[:, fitted_at] for i in (0, 1)]
+        transforms = [universal.sine_transform(inputs(xi)[..., i], dt, omega)[:, fitted_at] for i in (0, 1)]
         clock = np.broadcast_to(t[fitted_at, None] ** 2 / 4, (len(xi), len(fitted_at), 1))
-        return np.concatenate([*found, clock], -1).reshape(-1, 5)
+        return np.concatenate([*transforms, clock], -1).reshape(-1, 5)
 
     low, high = beta(xi).min(0), beta(xi).max(0)
-    near = fitted(lambda _: wanted.reshape(-1, 1), low, high, width=width, points=beta(xi), ridge=1e-10)
+    near = fitted(lambda _: target.reshape(-1, 1), low, high, width=width, points=beta(xi), ridge=1e-10)
     built = universal.three_layers(near, omega, universal.inversion(T_END, 0.08, 200), p=2, delta=0.04, dt=dt)
     return lambda xi: built.run(inputs(xi))[:, -1]
 

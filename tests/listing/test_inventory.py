@@ -21,8 +21,8 @@ GROUPS = {
 @pytest.mark.parametrize("kind", [*GROUPS, "experiments"])
 def test_everything_is_listed_and_described(kind: str) -> None:
     files = set(studies.names() if kind == "experiments" else conf_files.files(GROUPS[kind]))
-    found = inventory.entries(kind)
-    assert {entry.name for entry in found} == files and all(entry.about for entry in found)
+    entries = inventory.entries(kind)
+    assert {entry.name for entry in entries} == files and all(entry.about for entry in entries)
 
 
 @pytest.mark.parametrize(
@@ -58,9 +58,9 @@ def test_a_class_is_described_by_its_docstring_and_a_template_by_its_comment() -
 
 @pytest.mark.parametrize("kind", ["models", "tasks"])
 def test_configs_of_one_class_are_told_apart(kind: str) -> None:
-    told = [entry.about for entry in inventory.entries(kind)]
-    assert sorted(told) == sorted(set(told))
-    assert not any(":math:" in about for about in told)
+    descriptions = [entry.about for entry in inventory.entries(kind)]
+    assert sorted(descriptions) == sorted(set(descriptions))
+    assert not any(":math:" in about for about in descriptions)
 
 
 def test_numbers_in_names_are_sorted_as_numbers(own_conf: Path) -> None:
@@ -70,8 +70,8 @@ def test_numbers_in_names_are_sorted_as_numbers(own_conf: Path) -> None:
 
 
 def test_long_descriptions_go_on_below_themselves() -> None:
-    found = [inventory.Entry("a", "word " * 30, "searched-here"), inventory.Entry("longer", "short")]
-    lines = listing.text(found, width=60).splitlines()
+    entries = [inventory.Entry("a", "word " * 30, "searched-here"), inventory.Entry("longer", "short")]
+    lines = listing.text(entries, width=60).splitlines()
     assert lines[0].startswith("a       word")
     assert lines[1].startswith("        word")
     assert max(map(len, lines)) <= 60

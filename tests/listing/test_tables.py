@@ -71,8 +71,8 @@ def test_another_record_or_another_content_is_seen() -> None:
 def test_packing_changes_no_table(tmp_path: Path) -> None:
     first = kept()
     for path in record.run_paths(folder()):
-        made = record.read(path)
-        record.write(tmp_path / "own" / path.name, made)
+        content = record.read(path)
+        record.write(tmp_path / "own" / path.name, content)
     shutil.rmtree(folder())
     shutil.copytree(tmp_path / "own", folder())
     assert TableIndex().get(TABLE) is None and kept() == first

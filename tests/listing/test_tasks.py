@@ -39,9 +39,9 @@ def test_what_was_not_measured_is_not_said(roots: Path) -> None:
 def test_sizes_and_references_are_those_of_the_data(roots: Path, capsys: pytest.CaptureFixture[str]) -> None:
     UCI_HAR.fixture(roots / "data")
     assert main.main(["list", "tasks", "--measure", "har2", "--verify", "off"]) == 0
-    made = json.loads((roots / "results/tasks/har2.json").read_text())
-    assert [one["protocol"] for one in made["measured"]] == list(task_facts.settings("har2"))
-    first = made["measured"][0]
+    facts = json.loads((roots / "results/tasks/har2.json").read_text())
+    assert [entry["protocol"] for entry in facts["measured"]] == list(task_facts.settings("har2"))
+    first = facts["measured"][0]
     accuracy = first["references"]["majority class"]["accuracy"]
     lines = below("har2")
     assert f"train {first['sizes']['train']}, " in lines[1] and lines[1].endswith("[unverified data]")
@@ -50,9 +50,9 @@ def test_sizes_and_references_are_those_of_the_data(roots: Path, capsys: pytest.
 
 
 def test_large_scores_are_whole_numbers() -> None:
-    one = {"protocol": "paper", "sizes": {"test": 1}, "d_in": 1, "d_out": 1, "data": {}}
-    one["references"] = {"uniform": {"perplexity": 1e4, "bpc": 5.64386}}
-    assert list(task_facts._lines_of(one))[1] == "  uniform: perplexity 10,000, bpc 5.644"
+    entry = {"protocol": "paper", "sizes": {"test": 1}, "d_in": 1, "d_out": 1, "data": {}}
+    entry["references"] = {"uniform": {"perplexity": 1e4, "bpc": 5.64386}}
+    assert list(task_facts._lines_of(entry))[1] == "  uniform: perplexity 10,000, bpc 5.644"
 
 
 def test_absent_data_are_told_and_nothing_is_kept(roots: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,6 +73,6 @@ def test_what_was_measured_before_a_change_is_not_shown(roots: Path) -> None:
 
 @each("path", sorted((ROOT / "results/tasks").glob("*.json")))
 def test_what_is_kept_fits_the_tasks_of_today(path: Path) -> None:
-    found = json.loads(path.read_text())
-    assert found["config"] == task_facts._plain(path.stem), f"physml list tasks --measure {path.stem}"
-    assert {one["protocol"] for one in found["measured"]} <= set(task_facts.settings(path.stem))
+    facts = json.loads(path.read_text())
+    assert facts["config"] == task_facts._plain(path.stem), f"physml list tasks --measure {path.stem}"
+    assert {entry["protocol"] for entry in facts["measured"]} <= set(task_facts.settings(path.stem))

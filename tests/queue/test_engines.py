@@ -115,8 +115,8 @@ def test_ctrl_c_and_detach_leave_the_pilots_alone(monkeypatch):
 
 def test_runs_that_are_blocked_are_not_done():
     blocked = [
-        dataclasses.replace(one, state="blocked", reason="a.gz missing, get it with `physml data get a`")
-        for one in planning.plan(h.specs_of(h.odd("seed=0,1")))
+        dataclasses.replace(run, state="blocked", reason="a.gz missing, get it with `physml data get a`")
+        for run in planning.plan(h.specs_of(h.odd("seed=0,1")))
     ]
     text = Session(Fake(settings=Settings(workers=2, cpus=2)), ["run"]).describe(blocked)
     assert text.startswith("Nothing would be submitted: 2 runs are blocked.") and "2 pilots: run" in text
@@ -187,11 +187,11 @@ def test_the_script_of_a_slurm_array(monkeypatch, tmp_path):
     }
     assert "module load cuda" in text and "-m physml table lem-1 --on pilot &" in text
     assert subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
-    told = subprocess.run(
+    shell = subprocess.run(
         ["bash"], input=text[: text.index("cd ")] + 'echo "$PHYSML_RESULTS"', text=True, capture_output=True,
         check=False,
     )  # fmt: skip
-    assert told.stdout.strip().endswith("it's here")
+    assert shell.stdout.strip().endswith("it's here")
     with pytest.raises(ConfigError, match="must be one line"):
         script(job, SlurmSettings(lines=["--a\nrm -rf x"]))
     with pytest.raises(ConfigError, match="partition must be one word"):
@@ -275,8 +275,8 @@ def test_mistakes_in_an_engine_are_told(name, changes, says):
 
 
 def test_settings_of_an_engine_can_be_changed_for_a_command():
-    made = read_settings(SlurmSettings, "slurm", ["partition=gpu", "lines=[--exclusive]", "hours=2"])
-    assert (made.partition, made.lines, made.hours, made.workers) == ("gpu", ["--exclusive"], 2.0, 4)
+    chosen = read_settings(SlurmSettings, "slurm", ["partition=gpu", "lines=[--exclusive]", "hours=2"])
+    assert (chosen.partition, chosen.lines, chosen.hours, chosen.workers) == ("gpu", ["--exclusive"], 2.0, 4)
     assert slurm.Slurm(None, ["workers=9"]).settings.workers == 9
 
 
@@ -284,7 +284,7 @@ def test_settings_of_an_engine_can_be_changed_for_a_command():
 
 
 def test_a_pilot_has_the_command_without_its_engine():
-    given = [
+    command = [
         "run",
         "-m",
         "seed=0,1",
@@ -295,7 +295,7 @@ def test_a_pilot_has_the_command_without_its_engine():
         "--detach",
         "--plan",
     ]
-    assert pilot_command(given) == ["run", "-m", "seed=0,1", "--on", "pilot"]
+    assert pilot_command(command) == ["run", "-m", "seed=0,1", "--on", "pilot"]
 
 
 def test_the_plan_on_slurm_prints_the_script_and_submits_nothing(capsys, monkeypatch):

@@ -28,7 +28,7 @@ def piloted(planned, wait=True, **options):
 
 
 def states(specs):
-    return [one.state for one in planning.plan(specs)]
+    return [run.state for run in planning.plan(specs)]
 
 
 def test_a_pilot_takes_over_what_a_dead_process_held(forked):
@@ -68,7 +68,7 @@ def test_a_pilot_that_is_stopped_while_others_hold_the_rest_is_to_be_started_aga
     process = h.start(spec)
     h.until(lambda: h.is_held(spec))
     monkeypatch.setattr(
-        pilot.Pilot, "_leave", lambda self, one: (self.held.append(one), self._interrupt(15, None))
+        pilot.Pilot, "_leave", lambda self, run: (self.held.append(run), self._interrupt(15, None))
     )
     outcome = piloted(planned)
     assert outcome.left == [spec.label] and outcome.exit_code == 75 and not forked
@@ -91,9 +91,9 @@ def test_a_race_for_a_run_is_no_failure(forked, monkeypatch):
     planned = planning.plan([spec])
     process = h.start(spec)
     h.until(lambda: h.is_held(spec))
-    told = iter(["missing"])
+    answers = iter(["missing"])
     plain = pilot.state_of
-    monkeypatch.setattr(pilot, "state_of", lambda one: next(told, None) or plain(one))
+    monkeypatch.setattr(pilot, "state_of", lambda asked: next(answers, None) or plain(asked))
     monkeypatch.setattr(scheduler, "is_held", lambda _: False)
     outcome = piloted(planned)
     process.wait()
@@ -157,7 +157,7 @@ def test_pilots_begin_at_different_places(monkeypatch, forked):
     plain = pilot.Pilot._start_one
     monkeypatch.setattr(pilot.random, "randrange", lambda n: n - 1)
     monkeypatch.setattr(
-        pilot.Pilot, "_start_one", lambda self, one, slot: (begun.append(one.spec), plain(self, one, slot))
+        pilot.Pilot, "_start_one", lambda self, run, slot: (begun.append(run.spec), plain(self, run, slot))
     )
     piloted(planning.plan(specs))
     assert begun == [specs[2], specs[0], specs[1]]

@@ -50,16 +50,16 @@ def test_records_and_surroundings_are_those_of_fresh_processes(own_server, monke
     with monkeypatch.context() as patch:
         patch.setattr(processes, "start_fresh", lambda *arguments: fresh.append(arguments))
         assert scheduler.carry_out(planning.plan(specs), jobs=2).exit_code == 0
-    made = [record.read(spec.record_path) for spec in specs]
+    records = [record.read(spec.record_path) for spec in specs]
     curves = [h.curve(spec) for spec in specs]
     assert not fresh and all(spec.output_file.read_text().endswith("finished\n") for spec in specs)
     assert sys.modules["__main__"] is main
-    assert made[0]["metrics"] != made[1]["metrics"]
+    assert records[0]["metrics"] != records[1]["metrics"]
     assert scheduler.carry_out(planning.plan(specs[1:], force=True), jobs=2, force=True).exit_code == 0
     again = record.read(specs[1].record_path)  # a single run is a fresh process
     passing = {"cost", "started", "ended", "code"}
-    for key in (made[1].keys() | again.keys()) - passing:
-        assert made[1][key] == again[key], key
+    for key in (records[1].keys() | again.keys()) - passing:
+        assert records[1][key] == again[key], key
     assert h.curve(specs[1]) == curves[1]
 
 
@@ -255,5 +255,5 @@ def test_the_session_of_a_run_is_as_nice_as_its_process(nice):
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, start_new_session=True
     )
-    wanted = max(0, os.nice(0) + nice)  # the tests may be nice themselves
-    assert done.stdout.split()[1:] == ["nice", str(wanted)], done.stderr
+    niceness = max(0, os.nice(0) + nice)  # the tests may be nice themselves
+    assert done.stdout.split()[1:] == ["nice", str(niceness)], done.stderr

@@ -99,28 +99,28 @@ def test_a_ray_without_tokens_starts_no_cluster(job, monkeypatch):
 
 def test_a_cluster_of_ones_own_is_for_its_user_alone(job, monkeypatch):
     """Ray opens its temporary folder to all, and its ports to the network: the folder above is closed."""
-    given = {}
+    received = {}
     ray = SimpleNamespace(
-        init=lambda **options: given.update(options),
+        init=lambda **options: received.update(options),
         cluster_resources=lambda: {"CPU": 99.0, "memory": 2.0**60},
         shutdown=lambda: None,
     )
-    made = RayJob(ray, folder_of_logs("ray"), True)
-    made.connect(RaySettings(), job)
-    temporary = Path(given["_temp_dir"]).parent
-    assert temporary.stat().st_mode & 0o777 == 0o700 and given["_node_ip_address"] == "127.0.0.1"
-    assert made.folder.stat().st_mode & 0o777 == 0o700 and made.folder != folder_of_logs("ray")
-    made.close()
+    ray_job = RayJob(ray, folder_of_logs("ray"), True)
+    ray_job.connect(RaySettings(), job)
+    temporary = Path(received["_temp_dir"]).parent
+    assert temporary.stat().st_mode & 0o777 == 0o700 and received["_node_ip_address"] == "127.0.0.1"
+    assert ray_job.folder.stat().st_mode & 0o777 == 0o700 and ray_job.folder != folder_of_logs("ray")
+    ray_job.close()
     assert not temporary.exists()
 
 
 def test_a_pilot_that_fits_nowhere_is_refused(tmp_path):
     ray = SimpleNamespace(cluster_resources=lambda: {"CPU": 2.0, "memory": 2.0**31})
-    made = RayJob(ray, tmp_path, True)
-    made._refuse_too_small({"CPU": 2.0, "memory": 2.0**31})
+    ray_job = RayJob(ray, tmp_path, True)
+    ray_job._refuse_too_small({"CPU": 2.0, "memory": 2.0**31})
     for needs, says in (({"CPU": 3.0}, "CPU 3; this machine has CPU 2"), ({"GPU": 1.0}, "has GPU 0")):
         with pytest.raises(ConfigError, match=says):
-            made._refuse_too_small(needs)
+            ray_job._refuse_too_small(needs)
 
 
 def test_a_pilot_keeps_to_what_ray_gave_it(monkeypatch):

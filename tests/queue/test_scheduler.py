@@ -194,7 +194,7 @@ def test_of_each_unknown_size_one_is_tried(forked, machine, at_once, capsys):
     assert probes(forked) == 2 and max(at_once) > 1
     assert capsys.readouterr().err.count("trying a few steps, to know how much memory it takes") == 2
     kept = [json.loads(path.read_text()) for path in (paths.work_root() / "probes").iterdir()]
-    assert all(100 < one["memory_mib"] < 10_000 and one["gpu_mib"] == 0 for one in kept)
+    assert all(100 < probe["memory_mib"] < 10_000 and probe["gpu_mib"] == 0 for probe in kept)
 
 
 def test_what_cannot_be_tried_runs_alone(forked, machine, at_once):
@@ -363,10 +363,10 @@ def test_the_worker_is_a_python_of_its_own(tmp_path, monkeypatch):
     outcome = scheduler.carry_out(planning.plan([spec]), jobs=1)
     output = (spec.work_folder / "output.txt").read_text()
     assert outcome.exit_code == 0, output
-    made = record.read(spec.record_path)
-    assert made["machine"]["threads"] == 1 and made["seed"] == 3
+    recorded = record.read(spec.record_path)
+    assert recorded["machine"]["threads"] == 1 and recorded["seed"] == 3
     assert json.loads((spec.work_folder / "spec.json").read_text())["spec"]["config"] == spec.config
-    assert h.numbers(made) == h.numbers(h.make(spec, force=True))
+    assert h.numbers(recorded) == h.numbers(h.make(spec, force=True))
 
 
 def test_a_misspelt_key_is_told_before_anything_is_started():

@@ -24,9 +24,9 @@ def test_a_local_folder_can_be_shared(tmp_path, capsys):
 def test_two_nodes_meet_by_the_same_command(tmp_path):
     command = [sys.executable, "-m", "physml", "doctor", "--shared", str(tmp_path), "--nodes", "2"]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    told = [process.communicate(timeout=120)[0] for process in both]
+    outputs = [process.communicate(timeout=120)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
-    assert told[0] == told[1] and "Pilots can share" in told[0]
+    assert outputs[0] == outputs[1] and "Pilots can share" in outputs[0]
 
 
 def test_a_folder_whose_locks_are_local_is_refused(tmp_path, monkeypatch, capsys):

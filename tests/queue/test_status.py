@@ -16,8 +16,8 @@ SLOW = {"step_s": 0.2}
 
 
 def of(spec):
-    (one,) = planning.plan([spec])
-    return seen(one)
+    (run,) = planning.plan([spec])
+    return seen(run)
 
 
 def test_each_state_of_a_run_is_told(forked):
@@ -35,13 +35,13 @@ def test_each_state_of_a_run_is_told(forked):
     process.wait()
     assert of(running).state == "stopped" and of(running).step >= now.step
     assert (of(done).state, of(missing).state) == ("done", "missing")
-    told = of(failed)
-    assert told.state == "failed" and "out of memory" in told.reason
+    failure = of(failed)
+    assert failure.state == "failed" and "out of memory" in failure.reason
     for _ in range(history.LIMIT - 1):
         h.make(failed)
     assert of(failed).state == "given up" and "3 attempts in vain: out of memory" in of(failed).reason
     planned = planning.plan([done, missing, failed, running])
-    text = summary("t", [seen(one) for one in planned], planned)
+    text = summary("t", [seen(run) for run in planned], planned)
     assert text.startswith("t: 4 runs: 1 done, 1 missing, 1 given up, 1 stopped; ")
     assert "of work left" in text and "of unknown time" in text
 
@@ -51,8 +51,8 @@ def test_a_run_without_news_is_called_silent():
     spec.work_folder.mkdir(parents=True)
     news = {"step": 5, "steps": 10, "host": "node7", "began": time.time() - 1000, "first": 0}
     (spec.work_folder / "progress.json").write_text(json.dumps(news | {"at": time.time() - 700}))
-    one = seen(planning.Planned(spec, "running"))
-    assert one.text.startswith("node7, step 5 of 10, ") and one.text.endswith("no news for 12 min")
+    silent = seen(planning.Planned(spec, "running"))
+    assert silent.text.startswith("node7, step 5 of 10, ") and silent.text.endswith("no news for 12 min")
     for damaged in ("[]", "{", json.dumps({"step": 5, "steps": 10, "at": "x"})):
         (spec.work_folder / "progress.json").write_text(damaged)
         assert seen(planning.Planned(spec, "running")).hours_left is None

@@ -58,8 +58,8 @@ def test_measured_costs_are_kept_in_lines_and_a_damaged_one_is_named(tmp_path, m
 
 @pytest.mark.parametrize("wrong", ["9", -1.0, True, None, [2.0], float("nan"), float("inf"), 10**400])
 def test_what_is_no_measurement_counts_as_unknown(wrong):
-    found = costs.of_line(dict.fromkeys(("hours", "sgemm_gflops", "memory_mib"), wrong) | {"gpu_mib": 2})
-    assert found == costs.Cost(gpu_mib=2) and found.on(50.0) == found
+    cost = costs.of_line(dict.fromkeys(("hours", "sgemm_gflops", "memory_mib"), wrong) | {"gpu_mib": 2})
+    assert cost == costs.Cost(gpu_mib=2) and cost.on(50.0) == cost
 
 
 @pytest.mark.parametrize("wrong", ["[" * 100_000, '{"key": ["x"], "experiment": "e"}', '{"key": "x"}', "7"])

@@ -17,11 +17,11 @@ IDENTITY = "0123abcd"
 
 
 def rows_of(n: int, test_every: int = 1) -> list[dict[str, Any]]:
-    made: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for k in range(1, n + 1):
         row = {"epoch": k, "step": 1000 * k, "seconds": 0.5, "valid/mse": 1 / (k + 0.123456789)}
-        made.append(row | ({"test/mse": 2 / (k + 0.123456789)} if k % test_every == 0 else {}))
-    return made
+        rows.append(row | ({"test/mse": 2 / (k + 0.123456789)} if k % test_every == 0 else {}))
+    return rows
 
 
 def of_run(folder: Path, seed: int, identity: str = IDENTITY) -> Any:
@@ -32,17 +32,17 @@ def of_run(folder: Path, seed: int, identity: str = IDENTITY) -> Any:
 
 
 def write(folder: Path, seed: int, rows: list[dict[str, Any]]) -> Any:
-    made = of_run(folder, seed)
-    curves.own_path(Path(made["path"])).write_bytes(curves.curve_csv(rows))
-    return made
+    run = of_run(folder, seed)
+    curves.own_path(Path(run["path"])).write_bytes(curves.curve_csv(rows))
+    return run
 
 
 def packed_elsewhere(folder: Path, seed: int, rows: list[dict[str, Any]]) -> None:
     """A pack of one curve, made on another machine and copied here."""
-    with tempfile.TemporaryDirectory() as there:
-        write(Path(there), seed, rows)
-        curves.pack(Path(there))
-        (file,) = Path(there).iterdir()
+    with tempfile.TemporaryDirectory() as elsewhere:
+        write(Path(elsewhere), seed, rows)
+        curves.pack(Path(elsewhere))
+        (file,) = Path(elsewhere).iterdir()
         shutil.copy(file, folder)
 
 
@@ -52,10 +52,10 @@ def steps(rows: list[dict[str, Any]]) -> list[int]:
 
 def test_a_short_curve_keeps_all_rows_and_six_digits(tmp_path: Path) -> None:
     rows = rows_of(curves.MOST)
-    made = write(tmp_path, 0, rows)
-    text = gzip.decompress((tmp_path / made["curve"]).read_bytes()).decode().splitlines()
+    run = write(tmp_path, 0, rows)
+    text = gzip.decompress((tmp_path / run["curve"]).read_bytes()).decode().splitlines()
     assert text[:2] == ["epoch,step,seconds,valid/mse,test/mse", "1,1000,0.5,0.89011,1.78022"]
-    at, values = curves.read_curve(made, "valid/mse")
+    at, values = curves.read_curve(run, "valid/mse")
     assert at.tolist() == steps(rows)
     np.testing.assert_allclose(values, [row["valid/mse"] for row in rows], rtol=5e-6)
 
@@ -85,12 +85,12 @@ def test_rare_test_scores_survive_the_thinning() -> None:
 
 def test_a_packed_curve_reads_as_it_did_before(tmp_path: Path) -> None:
     records = [write(tmp_path, seed, rows_of(40 + seed, test_every=1 + seed)) for seed in range(3)]
-    before = [curves.read_curve(one, "test/mse") for one in records]
+    before = [curves.read_curve(run, "test/mse") for run in records]
     assert curves.pack(tmp_path) == 3
     (file,) = tmp_path.iterdir()
     assert lzma.decompress(file.read_bytes()).startswith(b"split,seed,epoch,step,")
-    for one, (at, values) in zip(records, before, strict=True):
-        packed = curves.read_curve(one, "test/mse")
+    for run, (at, values) in zip(records, before, strict=True):
+        packed = curves.read_curve(run, "test/mse")
         np.testing.assert_array_equal(packed[0], at)
         np.testing.assert_array_equal(packed[1], values)
     content = file.read_bytes()
@@ -156,6 +156,6 @@ def test_a_curve_that_is_nowhere_is_named(tmp_path: Path) -> None:
 
 
 def test_a_curve_without_a_finite_value_says_so(tmp_path: Path) -> None:
-    made = write(tmp_path, 0, [{"step": 1, "test/mse": float("nan")}])
+    run = write(tmp_path, 0, [{"step": 1, "test/mse": float("nan")}])
     with pytest.raises(RecordError, match="has no finite value of test/mse"):
-        curves.read_curve(made, "test/mse")
+        curves.read_curve(run, "test/mse")

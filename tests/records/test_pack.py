@@ -68,7 +68,7 @@ def test_packed_runs_read_as_before_and_packing_again_changes_nothing(tmp_path: 
     assert content(tmp_path) == before and len(before) == 4
     text = (tmp_path / PACK).read_text(encoding="utf-8")
     lines = [json.loads(line) for line in text.split("\n")[:-1]]
-    order = [(one["identity"], one.get("split"), one.get("seed")) for one in lines]
+    order = [(entry["identity"], entry.get("split"), entry.get("seed")) for entry in lines]
     assert order == [
         (ONE, None, None),
         (ONE, 0, 2),
@@ -122,7 +122,7 @@ def test_packs_of_two_machines_are_joined_line_by_line(tmp_path: Path) -> None:
         pack(tmp_path / machine, tmp_path)
     with (tmp_path / "a" / PACK).open("ab") as file:
         file.write((tmp_path / "b" / PACK).read_bytes())
-    assert [one["seed"] for one in content(tmp_path / "a").values()] == [0, 1, 2]
+    assert [run["seed"] for run in content(tmp_path / "a").values()] == [0, 1, 2]
     pack(tmp_path / "a", tmp_path)
     assert len(lines_of(tmp_path / "a")) == 4
 
@@ -233,26 +233,26 @@ pack(Path(sys.argv[1]), Path(sys.argv[1]))
 @pytest.mark.slow
 def test_no_run_is_lost_or_counted_twice_when_packing_is_killed(tmp_path: Path) -> None:
     """At random moments, with runs that come and runs that are made anew meanwhile; read at all times."""
-    rng, wanted, killed = random.Random(0), {}, 0
+    rng, expected, killed = random.Random(0), {}, 0
     for kill in range(KILLS):
         for n in range(40):
             seed = kill * 20 + n  # half of them are there already
             mse = rng.random()
             path = write(tmp_path, seed=seed, mse=mse, protocol=rng.choice(("clean", "paper")))
-            wanted[path] = record.read(path)
+            expected[path] = record.read(path)
         process = subprocess.Popen(
             [sys.executable, "-c", PACKING, str(tmp_path)], stdout=subprocess.PIPE, start_new_session=True
         )
         assert process.stdout and process.stdout.readline() == b"begun\n"
         time.sleep(rng.uniform(0, 0.06))
-        assert content(tmp_path) == wanted
+        assert content(tmp_path) == expected
         os.kill(process.pid, signal.SIGKILL)
         killed += process.wait() == -signal.SIGKILL
         process.stdout.close()
-        assert content(tmp_path) == wanted
+        assert content(tmp_path) == expected
     assert killed > KILLS // 3
     pack(tmp_path, tmp_path)
-    assert content(tmp_path) == wanted and not list(tmp_path.glob(record.RUNS))
+    assert content(tmp_path) == expected and not list(tmp_path.glob(record.RUNS))
 
 
 @pytest.mark.parametrize("step", range(6))

@@ -23,14 +23,14 @@ def test_runs_and_curves_are_packed_and_every_setting_is_one_of_a_run() -> None:
     """Reads every record, too."""
     folders: dict[Path, set[str]] = {}
     for path in export.run_paths(OWN_RESULTS):
-        made = record.content_of(path)
-        folders.setdefault(path.parent, set()).add(f"{made['identity']}-{made['setting']}{record.SETTING}")
-        assert record.read(path)["schema"] == made["schema"] == SCHEMA
+        run = record.content_of(path)
+        folders.setdefault(path.parent, set()).add(f"{run['identity']}-{run['setting']}{record.SETTING}")
+        assert record.read(path)["schema"] == run["schema"] == SCHEMA
     assert len(folders) > 1000
-    assert {one for one, named in folders.items() if record.pack_of(one).settings.keys() != named} == set()
+    assert {path for path, named in folders.items() if record.pack_of(path).settings.keys() != named} == set()
     own = ("*.curve.csv.gz", record.RUNS, f"*{record.SETTING}")
-    found = [path for pattern in own for path in (OWN_RESULTS / "runs").rglob(pattern)]
-    assert [path for path in found if "adhoc" not in path.parts] == [], TIDY
+    loose = [path for pattern in own for path in (OWN_RESULTS / "runs").rglob(pattern)]
+    assert [path for path in loose if "adhoc" not in path.parts] == [], TIDY
 
 
 def _readme() -> ModuleType:
@@ -66,9 +66,9 @@ def test_the_pandas_of_the_how_to_gives_the_numbers_of_a_table(
 
 def write(root: Path, folder: str, seed: int, mse: float) -> Path:
     path = root / "runs" / folder / f"0123abcd-split0-seed{seed}.json"
-    made = {"schema": SCHEMA, "experiment": folder, "identity": "0123abcd", "split": 0, "seed": seed}
-    made |= {"status": "finished", "metrics": {"best": {"test": {"mse": mse}}, "last": None}}
-    record.write(path, made | {"config": {"seed": seed, "split": 0}, "code": {"commit": "c", "dirty": False}})
+    run = {"schema": SCHEMA, "experiment": folder, "identity": "0123abcd", "split": 0, "seed": seed}
+    run |= {"status": "finished", "metrics": {"best": {"test": {"mse": mse}}, "last": None}}
+    record.write(path, run | {"config": {"seed": seed, "split": 0}, "code": {"commit": "c", "dirty": False}})
     return path
 
 

@@ -35,13 +35,13 @@ def test_results_of_earlier_versions_have_the_present_form():
         for i, value in enumerate([0.5, 0.25, None])
     ]
     plain = {"search": TINY | {"experiment": "lem/fitzhugh_nagumo-lstm"}, "trials": rows}
-    made = results.converted(plain)
-    assert made["best"] == {"trial": 1, "point": {"a": 1}, "value": 0.25, "sd": None, "values": [0.25]}
-    assert (made["design"], made["scored"], made["sampler_seed"], made["final"]) == ("random", 2, 1000, None)
-    assert made["rounds"] == [{"trials": 3, "space": TINY["space"], "best": 1, "bounds": []}]
-    assert [row["means"] for row in made["trials"]] == [[0.5], [0.25], [None]]
-    assert made["search"]["stages"] == [{"keep": None, "set": {}, "seeds": [], "splits": [0]}]
-    assert results.converted(made) == made
+    new = results.converted(plain)
+    assert new["best"] == {"trial": 1, "point": {"a": 1}, "value": 0.25, "sd": None, "values": [0.25]}
+    assert (new["design"], new["scored"], new["sampler_seed"], new["final"]) == ("random", 2, 1000, None)
+    assert new["rounds"] == [{"trials": 3, "space": TINY["space"], "best": 1, "bounds": []}]
+    assert [row["means"] for row in new["trials"]] == [[0.5], [0.25], [None]]
+    assert new["search"]["stages"] == [{"keep": None, "set": {}, "seeds": [], "splits": [0]}]
+    assert results.converted(new) == new
     for wrong in ({}, {"search": {}}, plain | {"trials": []}, plain | {"search": {"trials": 3}}, []):
         with pytest.raises((KeyError, TypeError, IndexError)):
             results.converted(wrong)

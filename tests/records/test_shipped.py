@@ -53,29 +53,29 @@ def _forget() -> None:
 def test_they_are_the_runs_of_the_packs_without_what_no_table_reads(wheel: Path) -> None:
     gone = build_wheel().LEFT_OUT | {"path", "metrics"}
     assert paths.results_roots() == [paths.OWN_RESULTS, wheel]
-    assert [one.relative_to(wheel).as_posix() for one in record.folders_below(wheel / "runs")] == [
+    assert [folder.relative_to(wheel).as_posix() for folder in record.folders_below(wheel / "runs")] == [
         f"runs/{name}" for name in sorted(FOLDERS)
     ]
     for name in FOLDERS:
-        ours, found = record.records(name, [OWN_RESULTS]), record.records(name)
-        assert len(found) == len(ours) >= 10
-        for one, other in zip(ours, found, strict=True):
-            assert shipped.is_shipped(other) and not shipped.is_shipped(one)
-            assert other["metrics"] == {"best": one["metrics"]["best"], "last": None}
-            assert _without(one, gone) == _without(other, gone)
+        ours, packed = record.records(name, [OWN_RESULTS]), record.records(name)
+        assert len(packed) == len(ours) >= 10
+        for own, other in zip(ours, packed, strict=True):
+            assert shipped.is_shipped(other) and not shipped.is_shipped(own)
+            assert other["metrics"] == {"best": own["metrics"]["best"], "last": None}
+            assert _without(own, gone) == _without(other, gone)
     assert record.exists(wheel / "runs" / FOLDERS[0] / Path(str(record.records(FOLDERS[0])[0]["path"])).name)
 
 
-def _without(one: Any, keys: set[str]) -> dict[str, Any]:
-    return {key: value for key, value in one.items() if key not in keys}
+def _without(run: Any, keys: set[str]) -> dict[str, Any]:
+    return {key: value for key, value in run.items() if key not in keys}
 
 
 def test_a_run_of_the_reader_counts_first(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, *others = record.records(FOLDERS[0])
     own = paths.OWN_RESULTS / "runs" / FOLDERS[0] / Path(str(first["path"])).name
     record.write(own, {**first, "n_parameters": 7})
-    found = record.records(FOLDERS[0])
-    assert [one["n_parameters"] for one in found].count(7) == 1 and len(found) == len(others) + 1
+    runs = record.records(FOLDERS[0])
+    assert [run["n_parameters"] for run in runs].count(7) == 1 and len(runs) == len(others) + 1
 
 
 def test_the_same_run_again_is_equal(wheel: Path) -> None:

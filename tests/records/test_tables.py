@@ -38,11 +38,11 @@ def test_a_table_in_results_is_the_one_that_the_records_give(ident: str) -> None
     spec = load_table(find_table(ident))
     requested = RequestedRuns(spec.runs, RunOptions(), ident)
     table = recorded(spec, requested.identities, requested.wanted_records())
-    made = markdown(document(table))
-    assert (TABLES / f"{ident}.md").read_text(encoding="utf-8") == made, (
+    rendered = markdown(document(table))
+    assert (TABLES / f"{ident}.md").read_text(encoding="utf-8") == rendered, (
         f"physml table {ident} --no-run --write writes it anew"
     )
-    assert "blocked" not in made
+    assert "blocked" not in rendered
     if spec.finding:
         assert written(table), f"other outcomes: read `finding` of conf/table/{ident}.yaml again"
     (_, _, row) = md_table(HEADS, [line(table)])
@@ -50,8 +50,8 @@ def test_a_table_in_results_is_the_one_that_the_records_give(ident: str) -> None
 
 
 def test_the_overview_has_every_table_of_results_and_says_what_outcomes_mean() -> None:
-    rows = [one for one in OVERVIEW.read_text(encoding="utf-8").splitlines() if one.startswith("| [")]
-    assert [one.partition("](")[0].removeprefix("| [") for one in rows] == table_ids(kind="runs")
+    rows = [row for row in OVERVIEW.read_text(encoding="utf-8").splitlines() if row.startswith("| [")]
+    assert [row.partition("](")[0].removeprefix("| [") for row in rows] == table_ids(kind="runs")
     assert OVERVIEW.read_text(encoding="utf-8").startswith(text([]).rstrip("\n"))
 
 

@@ -15,19 +15,19 @@ OUTCOMES: tuple[Outcome, ...] = ("agrees", "better", "worse", "cannot be told ap
 
 def comparison(outcome: Outcome) -> Comparison:
     both: tuple[Outcome, ...] = ("agrees", "better") if outcome == "not decidable" else (outcome,)
-    return Comparison(0.0, tuple(Reading("mean of 5", -1.0, 1.0, one) for one in both))
+    return Comparison(0.0, tuple(Reading("mean of 5", -1.0, 1.0, word) for word in both))
 
 
 def test_every_verdict_has_the_outcome_of_its_settings() -> None:
     for kind, quoted, outcome in itertools.product(KINDS, (False, True), OUTCOMES):
-        found = outcome_of(verdict(comparison(outcome), Settings(kind), quoted)).name  # type: ignore[arg-type]
+        name = outcome_of(verdict(comparison(outcome), Settings(kind), quoted)).name  # type: ignore[arg-type]
         ours = quoted or kind in ("searched here", "own")
         want = {
             "agrees": "reproduced",
             "better": "reproduced" if ours else "differs",
             "worse": "not reached here" if ours else "differs",
         }
-        assert found == want.get(outcome, "cannot be told apart"), (kind, quoted, outcome)
+        assert name == want.get(outcome, "cannot be told apart"), (kind, quoted, outcome)
 
 
 @pytest.mark.parametrize(
@@ -51,5 +51,10 @@ def test_a_state_in_few_words(state: State, text: str) -> None:
 
 
 def test_outcomes_are_told_by_sign_and_class_too() -> None:
-    assert len({one.sign for one in ALL}) == len({one.kind for one in ALL}) == len(ALL) == len(FIVE) + 1
+    assert (
+        len({outcome.sign for outcome in ALL})
+        == len({outcome.kind for outcome in ALL})
+        == len(ALL)
+        == len(FIVE) + 1
+    )
     assert counts([State("agrees"), State("missing"), State("agrees")]) == "2 reproduced, 1 not run"

@@ -16,27 +16,27 @@ WITHOUT = {"mlp", "own"}  # older than a reference would help; a template
 @pytest.mark.parametrize("kind", ["models", "datasets"])
 def test_each_model_and_data_set_has_a_reference(kind):
     names = set(conf_files.files(kind.removesuffix("s"))) - WITHOUT
-    assert [name for name in names if not any(one.of(kind, [name]) for one in references().values())] == []
+    assert [name for name in names if not any(work.of(kind, [name]) for work in references().values())] == []
 
 
 def test_each_pattern_stands_for_a_file():
-    for key, one in references().items():
+    for key, work in references().items():
         for kind in ("models", "datasets"):
-            for pattern in getattr(one, kind):
+            for pattern in getattr(work, kind):
                 names = conf_files.files(kind.removesuffix("s"))
-                assert any(one.of(kind, [name]) for name in names), (key, pattern)
+                assert any(work.of(kind, [name]) for name in names), (key, pattern)
 
 
 def test_citation_file_has_the_five_papers():
     content = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    known = {one["url"]: one for one in content["references"]}
+    known = {entry["url"]: entry for entry in content["references"]}
     papers = cited(["cornn", "unicornn", "lem", "graphcon", "g2"])
-    assert {one.url for one in papers.values()} == set(known)
-    for one in papers.values():
-        other = known[one.url]
-        assert (other["title"], other["year"]) == (one.title, one.year)
+    assert {paper.url for paper in papers.values()} == set(known)
+    for paper in papers.values():
+        other = known[paper.url]
+        assert (other["title"], other["year"]) == (paper.title, paper.year)
         authors = [f"{a['family-names']}, {a['given-names']}" for a in other["authors"]]
-        assert authors == list(one.author)
+        assert authors == list(paper.author)
 
 
 def test_the_command_prints_each_entry_once(capsys):
@@ -54,6 +54,6 @@ def test_the_command_prints_each_entry_once(capsys):
 
 
 def test_what_bibtex_reads_otherwise_is_escaped():
-    one = next(iter(references().values()))
-    made = bibtex("a", type(one)("article", ("A, B",), "x & y_z 100%", "J", 2020, "https://x"))
-    assert r"x \& y\_z 100\%" in made
+    reference = next(iter(references().values()))
+    entry = bibtex("a", type(reference)("article", ("A, B",), "x & y_z 100%", "J", 2020, "https://x"))
+    assert r"x \& y\_z 100\%" in entry

@@ -48,8 +48,8 @@ def test_a_layers_own_backend_goes_first():
 
 def test_a_wish_that_nothing_can_fulfil_is_one_line_in_the_log():
     spec = h.spec_of(h.odd("model=own", "model._target_=odd_tasks.Plain", "runtime.backend=native"))
-    made = h.make(spec)
-    assert (made["status"], made["backend"]) == ("finished", "torch")
+    record = h.make(spec)
+    assert (record["status"], record["backend"]) == ("finished", "torch")
     (line,) = log_of(spec).splitlines()
     assert "runtime.backend=native: this net has a single backend, plain torch, which has run." in line
 
@@ -64,8 +64,8 @@ def test_a_layer_without_a_keyword_hears_the_wish_too():
 def test_a_fall_back_is_one_line_in_the_log():
     """Triton needs a GPU: on a CPU the wish for it is not fulfilled."""
     spec = h.spec_of(lem("runtime.backend=triton", "runtime.device=cpu"))
-    made = h.make(spec)
-    assert made["status"] == "finished" and "triton" not in made["backend"]
+    record = h.make(spec)
+    assert record["status"] == "finished" and "triton" not in record["backend"]
     assert len([line for line in log_of(spec).splitlines() if "lem: runtime.backend=triton: " in line]) == 1
 
 
@@ -107,8 +107,8 @@ def test_a_layer_that_demands_what_cannot_be_done_stops_the_run(capsys):
 def test_numbers_hardly_depend_on_the_backend():
     specs = [h.spec_of(lem(f"runtime.backend={name}")) for name in ("reference", "torch")]
     assert specs[0].place == specs[1].place
-    one, other = (h.make(spec, force=True)["metrics"]["last"]["test"]["mse"] for spec in specs)
-    assert one == pytest.approx(other, rel=1e-4)
+    reference, other = (h.make(spec, force=True)["metrics"]["last"]["test"]["mse"] for spec in specs)
+    assert reference == pytest.approx(other, rel=1e-4)
 
 
 def test_a_run_that_went_on_with_another_backend_tells_both():

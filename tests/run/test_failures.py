@@ -21,16 +21,16 @@ def record(overrides):
 def test_a_loss_that_is_not_a_number_is_divergence(capsys):
     overrides = h.odd(trouble="nan_loss", at=6)
     assert run(overrides) == 1
-    made = record(overrides)
-    assert made["status"] == "diverged"
-    assert made["reason"] == "the loss is not finite in epoch 2, by step 8"
-    assert made["metrics"]["last"] is None and made["metrics"]["best"]["test"]["mse"] < 10
-    assert made["selected"]["epoch"] == 1 and made["references"]
+    diverged = record(overrides)
+    assert diverged["status"] == "diverged"
+    assert diverged["reason"] == "the loss is not finite in epoch 2, by step 8"
+    assert diverged["metrics"]["last"] is None and diverged["metrics"]["best"]["test"]["mse"] < 10
+    assert diverged["selected"]["epoch"] == 1 and diverged["references"]
     assert run(overrides) == 1
     assert "diverged already" in capsys.readouterr().out
-    assert record(overrides) == made  # not trained again
+    assert record(overrides) == diverged  # not trained again
     assert run(overrides, "--force") == 1
-    assert record(overrides)["reason"] == made["reason"]
+    assert record(overrides)["reason"] == diverged["reason"]
 
 
 def test_an_endless_learning_rate_is_divergence():
@@ -42,9 +42,9 @@ def test_an_endless_learning_rate_is_divergence():
 def test_no_finite_number_on_valid_is_divergence():
     overrides = h.odd(trouble="nan_score")
     assert run(overrides) == 1
-    made = record(overrides)
-    assert (made["status"], made["reason"]) == ("diverged", "no evaluation on valid gave a finite number")
-    assert made["metrics"]["best"] is None and made["selected"] is None
+    ended = record(overrides)
+    assert (ended["status"], ended["reason"]) == ("diverged", "no evaluation on valid gave a finite number")
+    assert ended["metrics"]["best"] is None and ended["selected"] is None
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,11 @@ def test_nan_on_valid_is_told_before_training():
 def test_out_of_memory_is_a_status_and_is_tried_again(monkeypatch, capsys):
     overrides = h.odd(trouble="memory", at=5)
     assert run(overrides) == 1
-    made = record(overrides)
-    assert made["status"] == "failed"
-    assert made["reason"] == "out of memory: OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+    ended = record(overrides)
+    assert ended["status"] == "failed"
+    assert (
+        ended["reason"] == "out of memory: OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+    )
     assert "failed: " in capsys.readouterr().out
     with monkeypatch.context() as context:
         context.setattr(h.task_class("Odd"), "at", property(lambda _: 100, lambda *_: None), raising=False)
@@ -104,18 +106,18 @@ def test_a_mistake_in_an_own_model_is_a_status():
     overrides = h.odd("model=own", "model._target_=odd_tasks.Broken")
     overrides = [o for o in overrides if o != "model=lstm"]
     assert run(overrides) == 1
-    made = record(overrides)
-    assert made["status"] == "failed" and made["reason"].startswith("RuntimeError: ")
+    failed = record(overrides)
+    assert failed["status"] == "failed" and failed["reason"].startswith("RuntimeError: ")
     assert "Traceback" in (h.spec_of(overrides).work_folder / "log.txt").read_text()
-    assert made["n_parameters"] == 2 * 5 + 5 + 1
+    assert failed["n_parameters"] == 2 * 5 + 5 + 1
 
 
 def test_data_that_cannot_be_made_are_a_status():
     overrides = h.odd(trouble="load")
     assert run(overrides) == 1
-    made = record(overrides)
-    assert (made["status"], made["reason"]) == ("failed", "RuntimeError: the data cannot be made")
-    assert made["n_parameters"] is None and made["cost"] is None
+    failed = record(overrides)
+    assert (failed["status"], failed["reason"]) == ("failed", "RuntimeError: the data cannot be made")
+    assert failed["n_parameters"] is None and failed["cost"] is None
 
 
 def test_a_split_that_is_not_there(capsys):

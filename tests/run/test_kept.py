@@ -24,9 +24,9 @@ def test_weights_in_the_repository_are_small_and_those_of_recorded_runs():
         assert hashlib.sha256(path.read_bytes()).hexdigest() == card["sha256"]
         name = path.relative_to(OWN_RESULTS / "weights").with_suffix("").as_posix()
         of = [r for r in record.records(name) if (r["split"], r["seed"]) == (card["split"], card["seed"])]
-        (made,) = [r for r in of if r["identity"] == card["identity"] == read_about(path).identity]
-        assert card["metrics"] == made["metrics"] and made["status"] == "finished"
-        for metric, value in made["metrics"]["best"]["test"].items():
+        (recorded,) = [r for r in of if r["identity"] == card["identity"] == read_about(path).identity]
+        assert card["metrics"] == recorded["metrics"] and recorded["status"] == "finished"
+        for metric, value in recorded["metrics"]["best"]["test"].items():
             assert card["evaluated"][metric] == pytest.approx(value, rel=keeping.AGREE)
 
 
@@ -38,21 +38,21 @@ def test_a_network_is_loaded_by_the_name_of_its_experiment():
 
 def test_weights_are_kept_once_their_score_is_that_of_the_record():
     spec = h.spec_of([*TINY, "runtime.save_model=true"])
-    made = {**h.make(spec), "experiment": "lem/adding-500-lem"}
-    target = keeping.keep(made, path_of(made))
+    run = {**h.make(spec), "experiment": "lem/adding-500-lem"}
+    target = keeping.keep(run, path_of(run))
     assert (
         target
         == results_root() / "weights" / "lem" / "adding-500-lem.safetensors"
         == kept.find("lem/adding-500-lem")
     )
     assert target.with_suffix(".json").exists()
-    wrong = {**made, "metrics": {"best": {"test": {"mse": made["metrics"]["best"]["test"]["mse"] * 1.01}}}}
+    wrong = {**run, "metrics": {"best": {"test": {"mse": run["metrics"]["best"]["test"]["mse"] * 1.01}}}}
     with pytest.raises(DataError, match=r"gives test mse .*, the record .*: these are not the weights"):
-        keeping.keep(wrong, path_of(made))
+        keeping.keep(wrong, path_of(run))
 
 
 def test_too_many_weights_are_refused(monkeypatch):
-    made = h.make(h.spec_of([*TINY, "runtime.save_model=true", "seed=3"]))
+    run = h.make(h.spec_of([*TINY, "runtime.save_model=true", "seed=3"]))
     monkeypatch.setattr(keeping, "MOST", 100)
     with pytest.raises(DataError, match="all kept weights would take"):
-        keeping.keep({**made, "experiment": "lem/adding-500-lem"}, path_of(made))
+        keeping.keep({**run, "experiment": "lem/adding-500-lem"}, path_of(run))

@@ -58,8 +58,8 @@ def test_a_profile_that_cannot_be_written_is_one_line(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr("torch.profiler.profile.export_chrome_trace", full)
     spec = h.spec_of(h.odd("runtime.profile=true"))
-    made = h.make(spec)
-    assert made["status"] == "finished" and "profile" not in made
+    record = h.make(spec)
+    assert record["status"] == "finished" and "profile" not in record
     (line,) = (spec.work_folder / "log.txt").read_text().splitlines()
     assert line.endswith("the profile could not be written: No space left on device.")
 

@@ -51,20 +51,20 @@ class Copy:
     def __init__(self, spec: RunSpec, database: Path) -> None:
         client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{database}")
         project = client.get_experiment_by_name("physml")
-        found = client.search_runs([project.experiment_id])
-        self.runs = [run for run in found if spec.place.stem in run.info.run_name]
+        runs = client.search_runs([project.experiment_id])
+        self.runs = [run for run in runs if spec.place.stem in run.info.run_name]
         (run,) = self.runs
         self.status, self.tags, self.params = run.info.status, run.data.tags, run.data.params
         self.metrics, self.id = run.data.metrics, run.info.run_id
         self.history = {
-            name: [(one.step, one.value) for one in client.get_metric_history(self.id, name)]
+            name: [(point.step, point.value) for point in client.get_metric_history(self.id, name)]
             for name in self.metrics
         }
 
 
 def test_a_run_is_copied_whole(database):
     spec = h.spec_of(h.odd(TRACKED, "tracker.tags=[own]", "trainer.test_every=2"))
-    made = h.make(spec, tables=["lem-4"])
+    recorded = h.make(spec, tables=["lem-4"])
     copy = Copy(spec, database)
     assert copy.status == "FINISHED" and copy.tags["status"] == "finished"
     assert copy.tags["group"] == f"adhoc/odd-lstm@{spec.place.identity}"
@@ -72,8 +72,8 @@ def test_a_run_is_copied_whole(database):
     assert copy.params["model.d_hidden"] == "5" and copy.params["optim.betas"] == "[0.9, 0.999]"
     assert [step for step, _ in copy.history["valid/mse"]] == [4, 8, 12]
     assert len(copy.history["test/mse"]) == 2
-    assert copy.metrics["best/test/mse"] == made["metrics"]["best"]["test"]["mse"]
-    assert made["wandb"] is None  # the id of another tracker
+    assert copy.metrics["best/test/mse"] == recorded["metrics"]["best"]["test"]["mse"]
+    assert recorded["wandb"] is None  # the id of another tracker
 
 
 def test_a_stopped_run_goes_on_in_its_first_copy(database, monkeypatch):
@@ -111,9 +111,9 @@ def test_what_is_no_number_is_left_out(database):
     copy = tracker.Mlflow().start(TrackedRun.of_spec(spec, []))
     copy.row({"step": 4, "train/loss": float("nan"), "valid/mse": None, "epoch": 1})
     copy.finish({"status": "diverged", "best/valid/mse": None}, [], 1)
-    found = Copy(spec, database)
-    assert not copy.failed and found.status == "FAILED"
-    assert found.metrics == {"step": 4.0, "epoch": 1.0}
+    stored = Copy(spec, database)
+    assert not copy.failed and stored.status == "FAILED"
+    assert stored.metrics == {"step": 4.0, "epoch": 1.0}
 
 
 @pytest.mark.parametrize("moment", ["create_run", "log_batch", "set_terminated"])
@@ -126,9 +126,9 @@ def test_a_fault_of_the_tracker_hurts_nothing(moment, monkeypatch, caplog):
 
     monkeypatch.setattr(mlflow.MlflowClient, moment, away)
     caplog.set_level(logging.WARNING)
-    made = h.make(h.spec_of(h.odd(TRACKED)))
-    assert h.numbers(made) == h.numbers(want)
-    assert record.read(Path(made["path"]))["status"] == "finished"
+    tracked = h.make(h.spec_of(h.odd(TRACKED)))
+    assert h.numbers(tracked) == h.numbers(want)
+    assert record.read(Path(tracked["path"]))["status"] == "finished"
     warned = [r.message for r in caplog.records if r.name == "physml.run.trackers.tracker"]
     assert warned and all(text.startswith("MLflow") for text in warned)
     assert all(text.endswith("The run goes on.") for text in warned)

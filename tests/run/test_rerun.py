@@ -67,8 +67,8 @@ def test_another_backend_is_within_rounding(again):
 
 def test_other_numbers_are_different(again):
     spec = h.spec_of(list(SMALL))
-    made = h.make(spec)
-    metrics = made["metrics"]
+    recorded = h.make(spec)
+    metrics = recorded["metrics"]
     metrics["best"]["test"]["mse"] += 0.5
     rewritten(spec.record_path, metrics=metrics)
     code, out, _ = again(spec.record_path)
@@ -111,9 +111,9 @@ def test_a_setting_that_is_another_today_is_refused_with_what_differs(again):
     (setting,) = spec.record_path.parent.glob("*.setting.json")
     content = json.loads(setting.read_text())
     content["config"]["model"]["d_hidden"] = 4
-    made = record.read(spec.record_path)
-    made["config"]["model"]["d_hidden"] = 4
-    record.write(spec.record_path, made)
+    changed = record.read(spec.record_path)
+    changed["config"]["model"]["d_hidden"] = 4
+    record.write(spec.record_path, changed)
     code, _, err = again(spec.record_path)
     assert code == 2
     assert "with this code, not " in err and "model.d_hidden 4, was 3" in err
@@ -130,7 +130,7 @@ def test_code_of_the_user_runs_only_where_the_user_names_it(again):
 
 def test_a_record_of_uncommitted_code_says_so(again):
     spec = h.spec_of(list(SMALL))
-    made = h.make(spec)
-    rewritten(spec.record_path, code=made["code"] | {"dirty": True})
+    recorded = h.make(spec)
+    rewritten(spec.record_path, code=recorded["code"] | {"dirty": True})
     _, out, _ = again(spec.record_path, "--plan")
     assert "was made on uncommitted code: no commit holds what produced it." in out

@@ -99,10 +99,10 @@ def test_free_memory_of_version_1(machine) -> None:
 # ---------------------------------------------------------------------------- slots
 
 
-def admitted(where, *wanted: Resources) -> list[Slot]:
+def admitted(where, *requests: Resources) -> list[Slot]:
     """Slots of all that are admitted, one after another."""
     taken: list[Slot] = []
-    for needs in wanted:
+    for needs in requests:
         if slot := where.slot(needs, taken):
             taken.append(slot)
     return taken
@@ -123,7 +123,7 @@ def test_no_more_than_fit_into_memory(machine, gib: float, fit: int) -> None:
 def test_small_ones_find_a_place_beside_a_big_one(machine) -> None:
     machine(MEMINFO)
     taken = admitted(Machine(), *(Resources(1, gib * GIB) for gib in (12, 12, 2, math.inf, 1, 2)))
-    assert [one.needs.memory / GIB for one in taken] == [12, 2, 1]
+    assert [slot.needs.memory / GIB for slot in taken] == [12, 2, 1]
 
 
 def test_memory_that_is_held_already_is_not_counted_twice(machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,8 +152,8 @@ def test_runs_spread_over_the_gpus_by_their_memory(machine, monkeypatch: pytest.
     monkeypatch.setattr(resources, "gpus", lambda: (10.0 * GIB, 20.0 * GIB))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     taken = admitted(Machine(), *[cuda(5)] * 8)
-    assert [one.gpu for one in taken] == [1, 1, 0, 1]
-    assert [one.environment["CUDA_VISIBLE_DEVICES"] for one in taken] == ["1", "1", "0", "1"]
+    assert [slot.gpu for slot in taken] == [1, 1, 0, 1]
+    assert [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in taken] == ["1", "1", "0", "1"]
 
 
 def test_gpus_keep_the_names_they_were_given(machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +165,7 @@ def test_gpus_keep_the_names_they_were_given(machine, monkeypatch: pytest.Monkey
 def test_a_gpu_of_the_config_stays_that_one(machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resources, "gpus", lambda: (10.0 * GIB, 20.0 * GIB))
     taken = admitted(Machine(), *[cuda(7, "cuda:0")] * 3)
-    assert [(one.gpu, one.environment) for one in taken] == [(0, {})]
+    assert [(slot.gpu, slot.environment) for slot in taken] == [(0, {})]
 
 
 def test_runs_on_a_gpu_share_the_cores_with_others(machine, monkeypatch: pytest.MonkeyPatch) -> None:

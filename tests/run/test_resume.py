@@ -40,9 +40,9 @@ def undisturbed(overrides, monkeypatch, tmp_path):
 
 
 def result(spec):
-    made = h.make(spec)
-    assert made["skipped"] and not checkpoint.exists(spec.work_folder)
-    return h.numbers(made), h.curve(spec)
+    done = h.make(spec)
+    assert done["skipped"] and not checkpoint.exists(spec.work_folder)
+    return h.numbers(done), h.curve(spec)
 
 
 def new_checkpoint(spec):
@@ -143,13 +143,13 @@ def test_a_run_that_ends_at_a_value_ends_there_after_a_stop(where, monkeypatch, 
 def test_what_was_trained_on_unverified_data_counts_only_where_no_more_is_asked_for():
     asked, free = h.spec_of(h.odd(*NET)), h.spec_of(h.odd(*NET, "data.verify=off"))
     assert asked.place == free.place
-    made = h.make(free)
-    path = Path(made.pop("path"))
-    record.write(path, made | {"data": {"kind": "unverified data"}})
+    trained = h.make(free)
+    path = Path(trained.pop("path"))
+    record.write(path, trained | {"data": {"kind": "unverified data"}})
     assert h.make(free)["skipped"] and state_of(free) == "done"
     assert existing(asked) is None and state_of(asked) == "missing"
     again = h.make(asked)
-    assert "skipped" not in again and h.numbers(again) == h.numbers(made)
+    assert "skipped" not in again and h.numbers(again) == h.numbers(trained)
     assert h.make(asked)["skipped"] and h.make(free)["skipped"]
 
 

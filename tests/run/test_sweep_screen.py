@@ -159,7 +159,7 @@ def test_a_closed_terminal_leaves_nothing_running_and_checkpoints() -> None:
     os.close(ours)  # the kernel sends SIGHUP
     assert process.wait(timeout=120) in (75, 128 + signal.SIGHUP)
     h.until(lambda: not any(h.is_held(spec) for spec in specs))
-    assert [one.state for one in planning.plan(specs)] == ["stopped", "stopped"]
+    assert [run.state for run in planning.plan(specs)] == ["stopped", "stopped"]
 
 
 @pytest.mark.parametrize("ignored", [True, False])

@@ -44,16 +44,16 @@ def in_sweep(server, monkeypatch, tmp_path):
 @unclosed
 def test_a_run_of_an_agent_stays_in_its_sweep(in_sweep):
     spec = h.spec_of(h.odd("tracker=wandb", "tracker.tags=[search]", "runtime.score_test=false"))
-    made = h.make(spec)
+    record = h.make(spec)
     wandb.teardown()
     (run,) = in_sweep.runs.values()
-    assert run.name == made["wandb"] == "trial7"
+    assert run.name == record["wandb"] == "trial7"
     assert run.bucket["sweep"] == "sweep1" and run.bucket["project"] == "theirs"
     assert run.bucket["groupName"] == f"adhoc/odd-lstm@{spec.place.identity}"
     assert run.bucket["tags"] == ["model-lstm", "search"]
     assert run.config["model.d_hidden"] == 5 and run.config["model"]["d_hidden"] == 5
     assert [row["step"] for row in run.history] == [4, 8, 12]
-    value = made["metrics"]["best"]["valid"]["mse"]
+    value = record["metrics"]["best"]["valid"]["mse"]
     assert run.history[-1]["best/valid/mse"] == run.summary["best/valid/mse"] == pytest.approx(value)
     assert run.exit_code == 0 and not in_sweep.unknown
 
@@ -64,9 +64,9 @@ def test_a_point_that_is_done_already_still_reaches_its_sweep(in_sweep, monkeypa
     h.make(spec)
     monkeypatch.setenv("WANDB_RUN_ID", "trial8")
     wandb.teardown()
-    made = h.make(spec)
+    record = h.make(spec)
     wandb.teardown()
-    assert made["skipped"]
+    assert record["skipped"]
     first, again = in_sweep.runs["trial7"], in_sweep.runs["trial8"]
     assert again.bucket["sweep"] == "sweep1" and again.exit_code == 0
     assert again.summary["best/valid/mse"] == first.summary["best/valid/mse"]
@@ -75,10 +75,10 @@ def test_a_point_that_is_done_already_still_reaches_its_sweep(in_sweep, monkeypa
 
 def test_without_a_sweep_the_run_has_its_own_id(server):
     spec = h.spec_of(h.odd("tracker=wandb"))
-    made = h.make(spec)
+    record = h.make(spec)
     wandb.teardown()
     (run,) = server.runs.values()
-    assert run.name == made["wandb"] and spec.place.stem in run.name
+    assert run.name == record["wandb"] and spec.place.stem in run.name
     assert run.bucket["project"] == "physml" and "sweep" not in run.bucket
 
 

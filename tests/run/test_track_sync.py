@@ -28,7 +28,7 @@ def no_tables(monkeypatch):
 
 
 @pytest.fixture
-def made():
+def recorded():
     """The record of a run that no tracker followed."""
     return h.make(h.spec_of(h.odd()))
 
@@ -43,8 +43,8 @@ def sent(server):
     return {name: len(run.history) for name, run in server.runs.items()}
 
 
-def test_a_record_becomes_the_run_that_live_tracking_would_have_made(server, made, capsys):
-    assert sync(made["path"]) == 0
+def test_a_record_becomes_the_run_that_live_tracking_would_have_made(server, recorded, capsys):
+    assert sync(recorded["path"]) == 0
     assert "1 runs sent" in capsys.readouterr().out
     (run,) = server.runs.values()
     spec = h.spec_of(h.odd())
@@ -57,24 +57,24 @@ def test_a_record_becomes_the_run_that_live_tracking_would_have_made(server, mad
     rows = [json.loads(line) for line in (spec.work_folder / "metrics.jsonl").read_text().splitlines()]
     for logged, row in zip(run.history, rows, strict=True):
         assert {key: logged[key] for key in row} == pytest.approx(row, rel=1e-5)
-    assert run.summary["best/test/mse"] == pytest.approx(made["metrics"]["best"]["test"]["mse"])
+    assert run.summary["best/test/mse"] == pytest.approx(recorded["metrics"]["best"]["test"]["mse"])
     assert run.summary["status"] == "finished" and run.exit_code == 0
 
 
-def test_twice_is_not_double(server, made, capsys):
-    assert sync(made["path"]) == 0
+def test_twice_is_not_double(server, recorded, capsys):
+    assert sync(recorded["path"]) == 0
     before = sent(server)
     capsys.readouterr()
     assert sync() == sync(results_root() / "runs" / "adhoc") == 0
     assert "0 runs sent" in capsys.readouterr().out
-    assert main(["records", "pack"]) == 0 and not Path(made["path"]).exists()
-    assert sync(made["path"]) == 0 and "0 runs sent" in capsys.readouterr().out
+    assert main(["records", "pack"]) == 0 and not Path(recorded["path"]).exists()
+    assert sync(recorded["path"]) == 0 and "0 runs sent" in capsys.readouterr().out
     shutil.rmtree(work_root() / "tracked")  # as on another machine
-    assert sync(made["path"]) == 0 and "1 runs sent" in capsys.readouterr().out
+    assert sync(recorded["path"]) == 0 and "1 runs sent" in capsys.readouterr().out
     assert sent(server) == before == {next(iter(before)): 3}
 
 
-def test_what_was_stopped_midway_is_completed(server, made, monkeypatch):
+def test_what_was_stopped_midway_is_completed(server, recorded, monkeypatch):
     real, taken = WandbTracker.row, []
 
     def stopping(self, row):
@@ -84,11 +84,11 @@ def test_what_was_stopped_midway_is_completed(server, made, monkeypatch):
         real(self, row)
 
     monkeypatch.setattr(WandbTracker, "row", stopping)
-    assert sync(made["path"]) == 75
+    assert sync(recorded["path"]) == 75
     (run,) = server.runs.values()
     assert [row["step"] for row in run.history] == [4, 8] and run.summary["status"] == "partial"
     monkeypatch.setattr(WandbTracker, "row", real)
-    assert sync(made["path"]) == 0
+    assert sync(recorded["path"]) == 0
     assert [row["step"] for row in run.history] == [4, 8, 12]
     assert run.summary["status"] == "finished" and run.exit_code == 0
 
@@ -104,36 +104,36 @@ def test_a_run_that_was_copied_offline_is_sent_from_its_record(server, monkeypat
     assert sent(server) == {TrackedRun.of_spec(spec, []).id: 3}
 
 
-def test_without_a_login_nothing_is_sent(made, capsys):
-    assert sync(made["path"]) == 2
+def test_without_a_login_nothing_is_sent(recorded, capsys):
+    assert sync(recorded["path"]) == 2
     said = capsys.readouterr().err
     assert "nothing was sent: not logged in to W&B" in said and "WANDB_MODE=offline" in said
 
 
-def test_offline_it_writes_offline_runs_once(made, monkeypatch):
+def test_offline_it_writes_offline_runs_once(recorded, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
-    assert sync(made["path"]) == sync(made["path"]) == 0
+    assert sync(recorded["path"]) == sync(recorded["path"]) == 0
     folder = h.spec_of(h.odd()).work_folder
     assert len(list(folder.glob("wandb/offline-run-*"))) == 1
 
 
-def test_the_plan_sends_nothing(server, made, capsys):
-    assert sync("--plan", made["path"]) == 0
+def test_the_plan_sends_nothing(server, recorded, capsys):
+    assert sync("--plan", recorded["path"]) == 0
     assert "1 of 1 records to send to W&B" in capsys.readouterr().out
     assert not server.runs
 
 
-def test_a_server_that_is_away_takes_nothing(made, monkeypatch, capsys):
+def test_a_server_that_is_away_takes_nothing(recorded, monkeypatch, capsys):
     monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("WANDB_API_KEY", wandb_server.KEY)
     monkeypatch.setattr("physml.run.trackers.wandb.INIT_S", 2.0)
     wandb.teardown()
-    assert sync(made["path"]) == 1
+    assert sync(recorded["path"]) == 1
     said = capsys.readouterr().out
     assert "took nothing" in said and "0 runs sent" in said
 
 
-def test_records_that_failed_are_left_out(server, made):
+def test_records_that_failed_are_left_out(server, recorded):
     path = h.spec_of(h.odd()).record_path
     record.write(path, record.read(path) | {"status": "failed"})
     assert sync(path) == 0

@@ -53,21 +53,21 @@ class Copy:
         wandb.teardown()  # as at the end of a process: the file is whole then
         files = sorted(spec.work_folder.glob("wandb/offline-run-*/run-*.wandb"))
         assert files, "no offline run was written"
-        self.files, found = files, list(records(files[-1]))
-        (self.run,) = [r.run for r in found if r.WhichOneof("record_type") == "run"]
+        self.files, entries = files, list(records(files[-1]))
+        (self.run,) = [r.run for r in entries if r.WhichOneof("record_type") == "run"]
         self.config = {k: v for k, v in values(self.run.config.update).items() if k != "_wandb"}
-        self.history = [values(r.history.item) for r in found if r.WhichOneof("record_type") == "history"]
+        self.history = [values(r.history.item) for r in entries if r.WhichOneof("record_type") == "history"]
         self.summary = {}
-        for r in found:
+        for r in entries:
             self.summary |= values(r.summary.update)
-        self.ended = [r.exit.exit_code for r in found if r.WhichOneof("record_type") == "exit"]
+        self.ended = [r.exit.exit_code for r in entries if r.WhichOneof("record_type") == "exit"]
         self.folder = files[-1].parent
 
 
 def test_a_run_is_copied_whole(monkeypatch):
     overrides = h.odd(*OFFLINE, "tracker.tags=[own]", "trainer.test_every=2", "runtime.save_model=true")
     spec = h.spec_of(overrides)
-    made = h.make(spec, tables=["lem-4", "lem-9"])
+    recorded = h.make(spec, tables=["lem-4", "lem-9"])
     copy = Copy(spec)
     assert copy.run.project == "physml"
     assert copy.run.run_group == f"adhoc/odd-lstm@{spec.place.identity}"
@@ -76,13 +76,13 @@ def test_a_run_is_copied_whole(monkeypatch):
     about = copy.config.pop("about")
     assert about["identity"] == spec.place.identity and about["commit"] and about["model"] == "lstm"
     assert about["cells"] == [] and about["sweep"] is None
-    assert copy.run.run_id == made["wandb"] and spec.place.stem in copy.run.run_id
+    assert copy.run.run_id == recorded["wandb"] and spec.place.stem in copy.run.run_id
     assert copy.config == json.loads(json.dumps(without_places(spec.config)))
     rows = [json.loads(line) for line in (spec.work_folder / "metrics.jsonl").read_text().splitlines()]
     assert [row["epoch"] for row in rows] == [1, 2, 3]
     assert len(copy.history) == 3 and copy.history == [c | r for c, r in zip(copy.history, rows, strict=True)]
-    assert copy.summary["status"] == "finished" and copy.summary["n_parameters"] == made["n_parameters"]
-    assert copy.summary["best/test/mse"] == made["metrics"]["best"]["test"]["mse"]
+    assert copy.summary["status"] == "finished" and copy.summary["n_parameters"] == recorded["n_parameters"]
+    assert copy.summary["best/test/mse"] == recorded["metrics"]["best"]["test"]["mse"]
     assert copy.history[-1]["curves/_type"] == "image-file"
     picture = copy.folder / "files" / copy.history[-1]["curves/path"]
     assert picture.read_bytes() == (spec.work_folder / "curves.png").read_bytes()
@@ -139,9 +139,9 @@ def test_a_fault_of_the_tracker_hurts_nothing(moment, monkeypatch, caplog):
     if moment == "plot":
         monkeypatch.setattr(run_plot, "plot_rows", full_disk)
     caplog.set_level(logging.WARNING)
-    made = h.make(h.spec_of(h.odd(*OFFLINE)))
-    assert h.numbers(made) == h.numbers(want)
-    on_disk = record.read(Path(made["path"]))
+    tracked = h.make(h.spec_of(h.odd(*OFFLINE)))
+    assert h.numbers(tracked) == h.numbers(want)
+    on_disk = record.read(Path(tracked["path"]))
     assert on_disk["status"] == "finished" and on_disk["wandb"] == (None if moment == "init" else "some-id")
     warned = [r.message for r in caplog.records if r.name == "physml.run.trackers.tracker"]
     assert len(warned) == (2 if moment == "log" else 1)  # not once per row: once, and for the plot
@@ -150,8 +150,8 @@ def test_a_fault_of_the_tracker_hurts_nothing(moment, monkeypatch, caplog):
 
 def test_a_missing_client_hurts_nothing(monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "wandb", None)
-    made = h.make(h.spec_of(h.odd(*OFFLINE)))
-    assert made["status"] == "finished" and made["wandb"] is None
+    recorded = h.make(h.spec_of(h.odd(*OFFLINE)))
+    assert recorded["status"] == "finished" and recorded["wandb"] is None
     assert "W&B init failed: ModuleNotFoundError" in caplog.text
 
 
@@ -242,7 +242,7 @@ def test_a_copy_says_to_which_cells_its_run_belongs():
     assert run.tags == ["lem-4", "sweep-1234abcd", *named, "own"]
     assert {"table": "lem-4", "row": "LEM", "column": "official"} in run.about["cells"]
     assert run.about["sweep"] == "sweep-1234abcd" and run.about["experiment"] == "lem/fitzhugh_nagumo-lem"
-    made = {"path": "x.json", "experiment": spec.config["experiment"], "identity": spec.place.identity}
-    made |= {"split": 0, "seed": 0, "config": spec.config, "choices": spec.choices, "code": {"commit": "abc"}}
-    again = TrackedRun.of_record(made, run.keys, ["lem-4"])
+    kept = {"path": "x.json", "experiment": spec.config["experiment"], "identity": spec.place.identity}
+    kept |= {"split": 0, "seed": 0, "config": spec.config, "choices": spec.choices, "code": {"commit": "abc"}}
+    again = TrackedRun.of_record(kept, run.keys, ["lem-4"])
     assert again.about["cells"] == run.about["cells"] and again.about["commit"] == "abc"

@@ -26,10 +26,10 @@ def counts(space, points):
 def test_every_combination_of_categories_has_equally_many_points():
     """Lists of numbers are no categories; points that are given count."""
     assert len(combinations(SPACE)) == 4
-    given = designed(SPACE, [], 3, seed=5)
-    points = [*given, *designed(SPACE, given, 37, seed=5)]
+    earlier = designed(SPACE, [], 3, seed=5)
+    points = [*earlier, *designed(SPACE, earlier, 37, seed=5)]
     assert counts(SPACE, points) == dict.fromkeys(range(4), 10)
-    assert {*map(len, (given, points))} == {3, 40} and len({str(point) for point in points}) == 40
+    assert {*map(len, (earlier, points))} == {3, 40} and len({str(point) for point in points}) == 40
     assert all({*point} == {*SPACE} for point in points)
 
 
@@ -57,7 +57,7 @@ def test_values_have_three_digits_within_their_range_and_choices_stay_as_written
     points = designed(space, [], 6, seed=0)
     assert {point["model.bound"] for point in points} == {1.00354, 6.283185307179586}
     assert all(1.2345e-3 <= point["optim.lr"] <= 1.2391e-3 for point in points)
-    more = estimated(space, [(one, float(i)) for i, one in enumerate(points * 2)], 2, 0, "lower")
+    more = estimated(space, [(point, float(i)) for i, point in enumerate(points * 2)], 2, 0, "lower")
     assert all(point["model.bound"] in space["model.bound"] for point in more)
 
 
@@ -66,7 +66,7 @@ def test_a_space_of_lists_ends_when_all_its_points_are_drawn():
     points = designed(space, [], 20, seed=1)
     assert len(points) == len({str(point) for point in points}) == 6
     assert designed(space, points, 4, seed=1) == []
-    assert estimated(space, [(one, 1.0) for one in points], 4, 1, "lower") == []
+    assert estimated(space, [(point, 1.0) for point in points], 4, 1, "lower") == []
     assert designed({"b": ["x", "y"]}, [], 5, seed=1) in ([{"b": "x"}, {"b": "y"}], [{"b": "y"}, {"b": "x"}])
 
 
@@ -83,12 +83,12 @@ def test_tpe_draws_near_good_points_and_leaves_no_category_out():
     points = [{"optim.lr": 0.5, "model.dt": 0.5, "model.init": "joint"}]
     points += designed(space, points, 39, seed=3)
     while len(points) < 80:
-        points += estimated(space, [(one, value(one)) for one in points], 8, 3, "lower")
+        points += estimated(space, [(point, value(point)) for point in points], 8, 3, "lower")
     assert counts(space, points) == {0: 40, 1: 40}
     for init in space["model.init"]:
         mine = [point for point in points if point["model.init"] == init]
-        first, later = ([value(one) for one in part] for part in (mine[1:20], mine[30:]))
-        known = [[one for one in part if one is not None] for part in (first, later)]
+        first, later = ([value(point) for point in part] for part in (mine[1:20], mine[30:]))
+        known = [[loss for loss in part if loss is not None] for part in (first, later)]
         assert statistics.median(known[1]) < statistics.median(known[0])
         assert later.count(None) <= first.count(None)
 
@@ -105,8 +105,8 @@ def test_each_category_has_its_share_of_the_second_stage():
 def test_importance_of_a_setting_is_its_part_of_the_variance():
     space = {key: SPACE[key] for key in ("optim.lr", "model.dt", "model.init")}
     tried = [(point, 1 + 100 * point["model.dt"]) for point in designed(space, [], 40, seed=1)]
-    found = importances(space, tried, "lower")
-    assert max(found, key=found.get) == "model.dt" and sum(found.values()) == pytest.approx(1)
+    shares = importances(space, tried, "lower")
+    assert max(shares, key=shares.get) == "model.dt" and sum(shares.values()) == pytest.approx(1)
     assert importances(space, tried[:2], "lower") == {}
 
 
@@ -147,7 +147,7 @@ def ordinary(seed):
     )
     study = optuna.create_study(sampler=sampler)
     floats = optuna.distributions.FloatDistribution
-    space = {key: floats(one["low"], one["high"], log=True) for key, one in BENCH.items() if key != "init"}
+    space = {key: floats(ends["low"], ends["high"], log=True) for key, ends in BENCH.items() if key != "init"}
     space["init"] = optuna.distributions.CategoricalDistribution(BENCH["init"])
     points, values = [], []
     while len(points) < TRIALS:
@@ -184,5 +184,5 @@ def test_a_good_category_that_looks_bad_is_found():
     for points, best in new:
         assert counts(BENCH, points) == {0: TRIALS // 2, 1: TRIALS // 2}
         assert best["init"] == "separate"
-    found = [score(point) for _, point in new]
-    assert max(found) <= 1.5 * min(found) and max(found) < FAIR / 2
+    scores = [score(point) for _, point in new]
+    assert max(scores) <= 1.5 * min(scores) and max(scores) < FAIR / 2

@@ -74,7 +74,7 @@ class Simulated:
     def __init__(self, monkeypatch, value):
         self.value, self.records, self.most = value, {}, None
         for module in (staged_search, search_trials):
-            monkeypatch.setattr(module, "existing", lambda one: self.records.get(one.label))
+            monkeypatch.setattr(module, "existing", lambda spec: self.records.get(spec.label))
         fake = types.SimpleNamespace(carry_out=self.carry_out)
         plan = types.SimpleNamespace(plan=lambda specs, **_: specs)
         monkeypatch.setattr(staged_search, "scheduler", fake)
@@ -82,19 +82,19 @@ class Simulated:
         monkeypatch.setattr(staged_search.TrialStore, "update", lambda *_: None)
 
     def carry_out(self, specs, *, ended=lambda _: None, **_):
-        for one in specs:
+        for spec in specs:
             if self.most is not None and len(self.records) >= self.most:
                 raise SystemExit("killed")
-            value = self.value(one.config)
+            value = self.value(spec.config)
             best = None if value is None else {"valid": {"rmse": value}, "test": {"rmse": value}}
-            self.records[one.label] = {
+            self.records[spec.label] = {
                 "status": "diverged" if value is None else "finished",
                 "metrics": {"best": best},
                 "cost": {"train_s": 3.6, "cpu_s": 7.2, "eval_s": 1.0},
                 "path": "nowhere",
                 "curve": None,
             }
-            ended(one)
+            ended(spec)
         return scheduler.Outcome()
 
 
@@ -115,28 +115,28 @@ def test_a_search_in_stages_to_its_end_and_again(conf, tmp_path, forked, capsys)
     write(conf)
     assert carried_out() == 0
     assert len(forked) == 4 + 2 * 2
-    made = results(tmp_path)
-    assert made["search"]["experiment"] == LSTM and made["search"]["stages"][0]["keep"] == 2
-    rows = made["trials"]
+    result = results(tmp_path)
+    assert result["search"]["experiment"] == LSTM and result["search"]["stages"][0]["keep"] == 2
+    rows = result["trials"]
     assert [row["status"] for row in rows].count("finished") == 2
     first = sorted(rows, key=lambda row: row["means"][0])
     assert {row["trial"] for row in rows if row["status"] == "finished"} == {r["trial"] for r in first[:2]}
     assert all(row["value"] is None for row in rows if row["status"] == "pruned")
     best = min((row for row in rows if row["value"] is not None), key=lambda row: row["value"])
-    assert made["best"]["trial"] == best["trial"]
-    assert made["best"]["value"] == pytest.approx(sum(made["best"]["values"]) / 2)
-    found = searched(conf)["lstm"]
-    assert found["set"] == best["point"] and (found["trials"], found["seeds"]) == (4, 2)
-    assert found["drawn"] == 4
+    assert result["best"]["trial"] == best["trial"]
+    assert result["best"]["value"] == pytest.approx(sum(result["best"]["values"]) / 2)
+    settings = searched(conf)["lstm"]
+    assert settings["set"] == best["point"] and (settings["trials"], settings["seeds"]) == (4, 2)
+    assert settings["drawn"] == 4
     provenance = compose.compose([f"experiment={LSTM}"]).config["provenance"]
-    assert provenance["kind"] == "searched-here" and provenance["search"] == found["search"]
+    assert provenance["kind"] == "searched-here" and provenance["search"] == settings["search"]
     assert str(settings_of(provenance)) == "searched: 4 trials, the best on 2 seeds"
     assert not search_results.unfinished_path(ID).exists()
     trials = optuna.load_study(study_name=ID, storage=f"sqlite:///{tmp_path / 'runs' / 'search' / ID}.db")
     assert trials.best_trial.number == best["trial"]
     assert [t.state.name for t in trials.trials].count("PRUNED") == 2
     assert "CPU hours" in capsys.readouterr().out
-    assert carried_out() == 0 and len(forked) == 8 and results(tmp_path) == made
+    assert carried_out() == 0 and len(forked) == 8 and results(tmp_path) == result
 
 
 GUIDED = {"trials": 14, "tpe": {"first": 10, "batch": 3}}
@@ -177,14 +177,14 @@ def test_tpe_draws_where_the_first_stage_was_good(conf, tmp_path, monkeypatch):
     write(conf, trials=60, tpe={"first": 20, "batch": 5}, space=space)
     runs = Simulated(monkeypatch, value)
     assert carried_out() == 0
-    made = results(tmp_path)
-    assert made["search"]["tpe"] == {"first": 20, "batch": 5} and len(made["trials"]) == 60
-    first, later = ([row["means"][0] for row in made["trials"][i:j]] for i, j in ((0, 20), (40, 60)))
+    result = results(tmp_path)
+    assert result["search"]["tpe"] == {"first": 20, "batch": 5} and len(result["trials"]) == 60
+    first, later = ([row["means"][0] for row in result["trials"][i:j]] for i, j in ((0, 20), (40, 60)))
     assert statistics.median(x for x in later if x is not None) < 0.7 * statistics.median(
         x for x in first if x is not None
     )
     assert later.count(None) < 2 <= first.count(None)
-    assert all(1e-4 <= row["point"]["optim.lr"] <= 1 for row in made["trials"])
+    assert all(1e-4 <= row["point"]["optim.lr"] <= 1 for row in result["trials"])
     total = len(runs.records)
     assert carried_out() == 0 and len(runs.records) == total
 
@@ -220,21 +220,21 @@ def test_a_pruned_trial_never_wins(conf, tmp_path, monkeypatch):
     write(conf, space=space, stages=stages)
     Simulated(monkeypatch, value)
     assert carried_out() == 0
-    made = results(tmp_path)
-    states = {row["status"] for row in made["trials"]}
+    result = results(tmp_path)
+    states = {row["status"] for row in result["trials"]}
     assert states == {"finished", "pruned", "diverged"}
-    finished = [row for row in made["trials"] if row["status"] == "finished"]
-    assert made["best"]["value"] == min(row["value"] for row in finished)
-    assert all(row["value"] is None for row in made["trials"] if row["status"] != "finished")
-    assert made["best"]["point"]["optim.lr"] < 8.0e-3, "the highest rates are best, and were pruned"
+    finished = [row for row in result["trials"] if row["status"] == "finished"]
+    assert result["best"]["value"] == min(row["value"] for row in finished)
+    assert all(row["value"] is None for row in result["trials"] if row["status"] != "finished")
+    assert result["best"]["point"]["optim.lr"] < 8.0e-3, "the highest rates are best, and were pruned"
 
 
 def test_splits_decide_together_and_are_named(conf, tmp_path, monkeypatch, capsys):
     write(conf, stages=[{"keep": 2, "set": {"trainer.epochs": 1}}, {"splits": [0, 1, 2]}])
     Simulated(monkeypatch, by_rate)
     assert carried_out() == 0
-    made = results(tmp_path)
-    assert len(made["best"]["values"]) == 3 and searched(conf)["lstm"]["seeds"] == 3
+    result = results(tmp_path)
+    assert len(result["best"]["values"]) == 3 and searched(conf)["lstm"]["seeds"] == 3
     assert "The validation data of splits 0, 1, 2 decided" in capsys.readouterr().out
 
 
@@ -248,10 +248,10 @@ def test_a_bound_moves_out_by_a_third_of_its_range_and_not_past_a_hard_one():
     assert [Range(0.0, 1.0).near(x) for x in (0.05, 0.06, 0.95)] == ["low", None, "high"]
     assert Range(1.0, 1.0).near(1.0) is None
     space = {"a": {"low": 0.0, "high": 1.0, "hard": [0.0, None]}, "b": [1, 2, 4], "c": [True, False]}
-    found = bounds(space, {"a": 0.01, "b": 4, "c": True})
-    assert [(one.key, one.widened) for one in found] == [("a", None), ("b", None)]
-    assert found[0].reason == "the equation sets it" and found[1].reason == "it is the end of a list"
-    assert widened(space, found) == space
+    on_bound = bounds(space, {"a": 0.01, "b": 4, "c": True})
+    assert [(bound.key, bound.widened) for bound in on_bound] == [("a", None), ("b", None)]
+    assert on_bound[0].reason == "the equation sets it" and on_bound[1].reason == "it is the end of a list"
+    assert widened(space, on_bound) == space
     moved = bounds(space, {"a": 0.99, "b": 2, "c": True})
     assert widened(space, moved)["a"] == {"low": 0.0, "high": 1.33, "hard": [0.0, None]}
 
@@ -271,11 +271,11 @@ def test_bounds_are_widened_twice_at_most(conf, tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(staged_search, "designed", drawn)
     assert carried_out() == 0
-    made = results(tmp_path)
-    assert [one["trials"] for one in made["rounds"]] == [12, 3, 3] and made["wants"] == 2
-    highs = [one["space"]["optim.lr"]["high"] for one in made["rounds"]]
+    result = results(tmp_path)
+    assert [each_round["trials"] for each_round in result["rounds"]] == [12, 3, 3] and result["wants"] == 2
+    highs = [each_round["space"]["optim.lr"]["high"] for each_round in result["rounds"]]
     assert highs == [2.0e-3, 2.52e-3, 3.43e-3]
-    (last,) = made["rounds"][-1]["bounds"]
+    (last,) = result["rounds"][-1]["bounds"]
     assert last["widened"] is None and last["reason"] == "bounds are moved 2 times at most"
     text = capsys.readouterr().out
     assert "18 trials" in text and "Widened: optim.lr" in text and "which stays: bounds are moved 2" in text
@@ -298,9 +298,9 @@ def test_a_bound_of_the_equation_is_not_passed(space, reason, conf, tmp_path, mo
         lambda space, earlier, number, seed: [{"net.dropout": space["net.dropout"]["high"]}] * number,
     )
     assert carried_out() == 0
-    made = results(tmp_path)
-    (bound,) = made["rounds"][0]["bounds"]
-    assert len(made["rounds"]) == 1 and made["wants"] == 0
+    result = results(tmp_path)
+    (bound,) = result["rounds"][0]["bounds"]
+    assert len(result["rounds"]) == 1 and result["wants"] == 0
     assert bound["widened"] is None and re.match(reason, bound["reason"])
 
 
@@ -357,17 +357,19 @@ def test_repeats_have_files_of_their_own_and_show_the_spread(conf, tmp_path, mon
     assert search_results.spread_of_search(ID) is None
     assert carried_out(repeats=3) == 0
     assert searched(conf) == settings and results(tmp_path) == own and own["final"] is None
-    made = [results(tmp_path, f"{ID}-repeat{i}") for i in (1, 2, 3)]
-    points = [sorted(row["point"]["optim.lr"] for row in one["trials"]) for one in (own, *made)]
-    assert all(points.count(one) == 1 for one in points) and all(len(one) == 4 for one in points)
+    repeats = [results(tmp_path, f"{ID}-repeat{i}") for i in (1, 2, 3)]
+    points = [sorted(row["point"]["optim.lr"] for row in result["trials"]) for result in (own, *repeats)]
+    assert all(points.count(rates) == 1 for rates in points) and all(len(rates) == 4 for rates in points)
     seeds = {seed for _, seed in search.final_runs(LSTM)}
-    for one in made:
-        rate = one["best"]["point"]["optim.lr"]
-        assert one["final"]["values"] == [abs(rate - 1e-2) + 1e-4 * (seed - 1000) for seed in sorted(seeds)]
+    for repeat in repeats:
+        rate = repeat["best"]["point"]["optim.lr"]
+        assert repeat["final"]["values"] == [
+            abs(rate - 1e-2) + 1e-4 * (seed - 1000) for seed in sorted(seeds)
+        ]
     finals = [label for label in runs.records if "/final" in label]
     assert len(finals) == 3 * len(seeds)
     spread = search_results.spread_of_search(ID)
-    means = [one["final"]["mean"] for one in made]
+    means = [repeat["final"]["mean"] for repeat in repeats]
     assert spread.values == tuple(means) and spread.best == min(means) and spread.worst == max(means)
     assert spread.sd == pytest.approx(statistics.stdev(means))
     assert str(spread) in capsys.readouterr().out
@@ -399,7 +401,7 @@ def test_a_plan_has_stages_trials_and_hours(conf, tmp_path, monkeypatch):
     assert (short.runs, short.done, short.hours) == (4, 4, 0.0)
     assert short.hours_each == pytest.approx(4.6 / 3600) and final.done == 0
     repeated = search_plan.plan(LSTM, repeats=2)
-    assert [one.runs for one in repeated] == 2 * [4, 4, extra.runs, len(search.final_runs(LSTM))]
+    assert [stage.runs for stage in repeated] == 2 * [4, 4, extra.runs, len(search.final_runs(LSTM))]
     assert repeated[0].text == "repeat 1: 4 trials with trainer.epochs 1"
 
 
@@ -511,11 +513,11 @@ def test_searches_of_a_group_have_equal_trials(conf):
 @functools.cache
 def groups() -> dict[str, list[str]]:
     """Experiments that are searched alike, by the first of them."""
-    found: dict[str, list[str]] = {}
+    alike: dict[str, list[str]] = {}
     for experiment in studies.searches().values():
         spec = search.load_search(experiment)
-        found.setdefault(min(spec.equal, default=experiment), []).append(experiment)
-    return found
+        alike.setdefault(min(spec.equal, default=experiment), []).append(experiment)
+    return alike
 
 
 @pytest.fixture
@@ -556,9 +558,9 @@ def test_all_rows_of_the_heterophilic_graphs_are_searched_with_the_usual_setting
         assert (usual["optim.lr"], usual["optim.weight_decay"]) == (0.01, 5e-4)
         assert 0.5 in (usual.get("net.dropout"), usual.get("model.dropout"))
         assert spec.given[: len(spec.points)] == spec.points
-        one = search.run_of(spec, usual)
-        assert one.config["trainer"]["epochs"] == 1000
-        assert one.config["trainer"]["stop"]["_target_"].endswith("Patience")
+        run = search.run_of(spec, usual)
+        assert run.config["trainer"]["epochs"] == 1000
+        assert run.config["trainer"]["stop"]["_target_"].endswith("Patience")
 
 
 def test_what_a_search_sets_goes_to_the_final_runs(conf, tmp_path, monkeypatch):
@@ -607,17 +609,17 @@ def test_a_search_of_one_stage_to_its_end_and_again(conf, tmp_path, forked, caps
     study = write(conf, **ONE)
     before = study.read_bytes()
     assert main.main(["search", "lem/fitzhugh_nagumo-ls*", "--missing", "--jobs", "2"]) == 0
-    made = results(tmp_path)
-    assert len(forked) == 3 and {row["status"] for row in made["trials"]} == {"finished"}
-    assert made["trials"][0]["point"] == {"optim.lr": 1e-3}
-    for row in made["trials"]:
+    result = results(tmp_path)
+    assert len(forked) == 3 and {row["status"] for row in result["trials"]} == {"finished"}
+    assert result["trials"][0]["point"] == {"optim.lr": 1e-3}
+    for row in result["trials"]:
         folder = tmp_path / "results" / "runs" / "adhoc" / "search" / ID / f"{row['trial']:03d}"
         (path,) = folder.glob(record.RUNS)
         kept = record.read(path)
         assert kept["seed"] == 1000 and kept["identity"] == row["identity"] and kept["wandb"] is None
         assert row["value"] == kept["metrics"]["best"]["valid"]["rmse"] == row["means"][0]
         assert kept["metrics"]["best"]["test"] == kept["metrics"]["last"]["test"] == {}
-    best = min(made["trials"], key=lambda row: row["value"])
+    best = min(result["trials"], key=lambda row: row["value"])
     assert study.read_bytes() == before and searched(conf)["lstm"]["set"] == best["point"]
     assert compose.compose([f"experiment={LSTM}"]).config["optim"]["lr"] == best["point"]["optim.lr"]
     provenance = compose.compose([f"experiment={LSTM}"]).config["provenance"]
@@ -629,7 +631,7 @@ def test_a_search_of_one_stage_to_its_end_and_again(conf, tmp_path, forked, caps
     assert capsys.readouterr().out == "all searches are done\n"
     assert main.main(["search", LSTM, "--picture"]) == 0
     assert (tmp_path / "results" / "search" / f"{ID}.png").stat().st_size > 10_000
-    assert carried_out() == 0 and len(forked) == 3 and results(tmp_path) == made
+    assert carried_out() == 0 and len(forked) == 3 and results(tmp_path) == result
     assert main.main(["search", "lem/fitz?", "--missing"]) == 2
     assert "no search fits lem/fitz?. `physml list searches` shows all." in capsys.readouterr().err
 
@@ -638,10 +640,10 @@ def test_pilots_share_a_search(conf, tmp_path, forked, monkeypatch):
     """One leaves what another one holds, and the next to come goes on."""
     monkeypatch.setattr(pilot, "LOOK", 0.1)
     write(conf, **ONE)
-    made = staged_search.StagedSearch(search.load_search(LSTM))
-    made._draw(made.spec.space, lambda *_: None)
+    staged = staged_search.StagedSearch(search.load_search(LSTM))
+    staged._draw(staged.spec.space, lambda *_: None)
     command = ["search", LSTM, "--on", "pilot", "--jobs", "1"]
-    with held(made.specs(0, 1)[0].work_folder):
+    with held(staged.specs(0, 1)[0].work_folder):
         assert main.main([*command, "--no-wait"]) == 75
     assert len(forked) == 2 and state_text(ID).startswith("2 of 3 trials, trial ")
     assert main.main(command) == 0 and len(forked) == 3 and state_text(ID).startswith("done, trial ")
@@ -704,10 +706,10 @@ def test_a_study_of_ones_own_is_searched_where_it_lies(tmp_path, forked, monkeyp
     (tmp_path / "mystudy.yaml").write_text(yaml.safe_dump(content))
     assert main.main(["search", "./mystudy.yaml:lstm", "--jobs", "2"]) == 0
     assert len(forked) == 3 and "written: mystudy.searched.yaml" in capsys.readouterr().out
-    made = results(tmp_path, "adhoc-mystudy-lstm")
-    assert made["search"]["experiment"] == "./mystudy.yaml:lstm"
+    result = results(tmp_path, "adhoc-mystudy-lstm")
+    assert result["search"]["experiment"] == "./mystudy.yaml:lstm"
     config = compose.compose(["experiment=./mystudy.yaml:lstm"]).config
-    assert config["optim"]["lr"] == made["best"]["point"]["optim.lr"]
+    assert config["optim"]["lr"] == result["best"]["point"]["optim.lr"]
     (tmp_path / "moved").mkdir()
     for path in tmp_path.glob("mystudy*.yaml"):
         path.rename(tmp_path / "moved" / path.name)
@@ -745,5 +747,5 @@ def test_all_searches_of_the_repository_are_sound():
         spec = search.load_search(name)
         search.check_metric(spec)
         first, *_ = [*spec.given, *designed(spec.space, [], 1, 0)]
-        made = search.run_of(spec, first)
-        assert made.config["runtime"]["score_test"] is False and h.is_held(made) is False
+        run = search.run_of(spec, first)
+        assert run.config["runtime"]["score_test"] is False and h.is_held(run) is False

@@ -49,7 +49,7 @@ def test_the_study_has_what_the_records_say_and_follows_them(storage, capsys):
     copy = TrialStore("s", "lower", storage)
     copy.update(content())
     study = study_of(storage)
-    assert [one.state.name for one in study.trials] == ["COMPLETE", "PRUNED", "FAIL", "RUNNING"]
+    assert [trial.state.name for trial in study.trials] == ["COMPLETE", "PRUNED", "FAIL", "RUNNING"]
     assert study.best_value == 2.5 and study.trials[0].intermediate_values == {0: 3.0, 1: 2.5}
     assert study.trials[1].params == {"a": 0.2, "b": None}
     after = [*ROWS[:3], ("finished", [2.0, 1.5], 1.5), ("missing", [None], None)]
@@ -76,7 +76,7 @@ def test_records_win_over_a_study_that_disagrees(tmp_path, capsys):
         TrialStore("s", "lower", str(path)).update(content())
         study = study_of(str(path))
         assert study.best_value == 2.5 and study.trials[1].params["a"] == 0.2
-        assert [one.state.name for one in study.trials] == ["COMPLETE", "PRUNED", "FAIL", "RUNNING"]
+        assert [trial.state.name for trial in study.trials] == ["COMPLETE", "PRUNED", "FAIL", "RUNNING"]
         assert "x.journal: made again, since it differed from the records" in capsys.readouterr().out
         path.unlink()
         TrialStore("s", "lower", str(path)).update(content())

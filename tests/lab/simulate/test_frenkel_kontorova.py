@@ -21,15 +21,15 @@ def force(t: float) -> np.ndarray:
 
 def test_4_7_couples_differences_of_sines() -> None:
     C, theta = network().coupling, np.array([0.3, -1.0, 2.0])
-    wanted = [
+    sums = [
         sum(C[i, j] * (np.sin(theta[j]) - np.sin(theta[i])) for j in range(3) if j != i) for i in range(3)
     ]
-    np.testing.assert_allclose(C @ np.sin(theta), wanted)
+    np.testing.assert_allclose(C @ np.sin(theta), sums)
 
 
 def test_one_pendulum_alone_has_the_period_of_a_small_swing() -> None:
-    one = Network(np.array([2.0]), np.array([8.0]), np.zeros((1, 1)))
-    theta = one.angles(lambda _: np.zeros(1), T, np.array([1e-4]))[:, 0]
+    pendulum = Network(np.array([2.0]), np.array([8.0]), np.zeros((1, 1)))
+    theta = pendulum.angles(lambda _: np.zeros(1), T, np.array([1e-4]))[:, 0]
     np.testing.assert_allclose(theta, 1e-4 * np.cos(2 * T), atol=1e-11)
 
 

@@ -24,10 +24,10 @@ DRAWN: dict[str, Any] = {"n_layers": 5, "rows": 3, "columns": 4, "scale": 1.5}
 
 
 def test_by_lag_goes_from_the_last_step_back() -> None:
-    found = gradients.by_lag(of="states", length=5, **GIVEN)
-    wanted = experiments.by_lag(EXPERIMENT, seed=0, sequences=2, length=5)["states"]
-    np.testing.assert_array_equal(found["x"], np.arange(5.0))
-    np.testing.assert_array_equal(found["y"], np.where(wanted > 0, wanted, np.nan))
+    curve = gradients.by_lag(of="states", length=5, **GIVEN)
+    norms = experiments.by_lag(EXPERIMENT, seed=0, sequences=2, length=5)["states"]
+    np.testing.assert_array_equal(curve["x"], np.arange(5.0))
+    np.testing.assert_array_equal(curve["y"], np.where(norms > 0, norms, np.nan))
     bound = gradients.by_lag(of="bound", length=5, **GIVEN)["y"]
     assert (bound > gradients.by_lag(of="entry", length=5, **GIVEN)["y"]).all()
     assert np.isnan(gradients.by_lag(of="long_term", length=5, **GIVEN)["y"]).all()  # nothing is printed
@@ -91,9 +91,9 @@ def test_by_depth_is_the_gradient_of_a_dense_loop(of: str, dt: float | None) -> 
         X, _ = graphcon(A, x, omega, dt or 1 / 5)
     loss(X, target).backward()
     assert omega.grad is not None
-    found = gradients.by_depth(of=of, seed=3, dt=dt, **DRAWN)
-    np.testing.assert_allclose(found["y"], omega.grad.abs().numpy(), rtol=1e-9)
-    np.testing.assert_array_equal(found["x"], np.arange(1.0, 6.0))
+    curve = gradients.by_depth(of=of, seed=3, dt=dt, **DRAWN)
+    np.testing.assert_allclose(curve["y"], omega.grad.abs().numpy(), rtol=1e-9)
+    np.testing.assert_array_equal(curve["x"], np.arange(1.0, 6.0))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -103,11 +103,11 @@ def test_7_2_8_times_the_number_of_nodes(seed: int) -> None:
     _, d = adjacency(grid(3, 4), 12)
     limits = Graphcon.of(d, omega, 0.03)
     assert limits.is_small()
-    given = DRAWN | {"dt": 0.03, "seed": seed}
-    greatest = gradients.by_depth(of="graphcon", **given)["y"].max()
-    printed = gradients.by_depth(of="bound", **given)["y"]
+    settings = DRAWN | {"dt": 0.03, "seed": seed}
+    greatest = gradients.by_depth(of="graphcon", **settings)["y"].max()
+    printed = gradients.by_depth(of="bound", **settings)["y"]
     assert printed == pytest.approx([limits.total_7_40(x, x, target)] * 5)
-    assert greatest < gradients.by_depth(of="times_v", **given)["y"][0] == pytest.approx(12 * printed[0])
+    assert greatest < gradients.by_depth(of="times_v", **settings)["y"][0] == pytest.approx(12 * printed[0])
 
 
 def test_7_2_8_as_printed_is_broken_by_many_nodes_that_agree() -> None:

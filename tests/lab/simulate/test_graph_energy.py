@@ -60,9 +60,9 @@ def test_one_layer_is_that_of_a_dense_sum() -> None:
     looped = A + np.eye(6)
     scale = looped.sum(1) ** -0.5
     x = np.maximum(scale[:, None] * looped * scale @ x @ W, 0)
-    wanted = sum(A[i, j] * ((x[i] - x[j]) ** 2).sum() for i in range(6) for j in range(6)) / 6
+    layer_energy = sum(A[i, j] * ((x[i] - x[j]) ** 2).sum() for i in range(6) for j in range(6)) / 6
     got = curve("plain", "gcn", 3, rows=2, columns=3, width=5, n_layers=1)
-    assert got == pytest.approx([wanted], rel=1e-12)
+    assert got == pytest.approx([layer_energy], rel=1e-12)
 
 
 @BOTH
@@ -150,9 +150,9 @@ def test_gradient_gating_with_weights_of_each_layer_falls_and_rises_again() -> N
     ],
 )
 def test_what_is_wrong_is_said(changes: dict[str, Any], message: str) -> None:
-    given = {"model": "graphcon", "coupling": "gcn", "seed": 0} | changes
+    arguments = {"model": "graphcon", "coupling": "gcn", "seed": 0} | changes
     with pytest.raises(InputError, match=message):
-        curve(**given)
+        curve(**arguments)
 
 
 @pytest.fixture
@@ -235,5 +235,5 @@ def test_traffic_is_told_as_a_share_of_the_greatest(graph: str) -> None:
 @pytest.mark.usefixtures("cache")
 @pytest.mark.parametrize("name", ["graphcon-fig-1", "g2-fig-4"])
 def test_a_figure_of_data_that_are_not_there_is_blocked(name: str) -> None:
-    made = figures.collect(load_figure(CONF / "figure" / f"{name}.yaml"), {}, [])
-    assert all(line.partition(": ")[2].startswith("blocked: ") for line in figures.state_lines(made))
+    figure = figures.collect(load_figure(CONF / "figure" / f"{name}.yaml"), {}, [])
+    assert all(line.partition(": ")[2].startswith("blocked: ") for line in figures.state_lines(figure))

@@ -22,14 +22,14 @@ def test_a_step_multiplies_by_the_first_terms_of_the_exponential(scheme: str, or
 
 
 def test_the_region_of_euler_is_a_disc() -> None:
-    made = linear.region(scheme="euler")
-    np.testing.assert_allclose(np.hypot(made["x"] + 1, made["y"]), 1.0, atol=1e-12)
+    boundary = linear.region(scheme="euler")
+    np.testing.assert_allclose(np.hypot(boundary["x"] + 1, boundary["y"]), 1.0, atol=1e-12)
 
 
 @pytest.mark.parametrize("scheme", list(linear.SCHEMES))
 def test_the_boundary_of_a_region_is_closed_and_parts_stable_from_unstable(scheme: str) -> None:
-    made = linear.region(scheme=scheme)
-    z = made["x"] + 1j * made["y"]
+    boundary = linear.region(scheme=scheme)
+    z = boundary["x"] + 1j * boundary["y"]
     assert abs(z[-1] - z[0]) < 1e-3 and np.abs(np.diff(z)).max() < 0.1
     np.testing.assert_allclose(np.abs(linear.factor(scheme, z)), 1.0, atol=1e-9)
     centre = -1.0 + 0.0j  # from which each boundary is seen whole
@@ -40,26 +40,26 @@ def test_the_boundary_of_a_region_is_closed_and_parts_stable_from_unstable(schem
 def test_of_the_three_only_rk4_keeps_a_skew_matrix_from_growing() -> None:
     for scheme in ("euler", "midpoint"):
         assert (linear.growth(scheme=scheme, most=3.0)["y"][1:] > 1).all()
-    made = linear.growth(scheme="rk4", most=3.0)
-    inside = made["x"] <= 2.82
-    assert (made["y"][inside] <= 1 + 1e-12).all() and (made["y"][made["x"] > 2.83] > 1).all()
+    growth = linear.growth(scheme="rk4", most=3.0)
+    inside = growth["x"] <= 2.82
+    assert (growth["y"][inside] <= 1 + 1e-12).all() and (growth["y"][growth["x"] > 2.83] > 1).all()
 
 
 def test_an_orbit_is_that_of_its_matrix() -> None:
-    made = linear.orbit(radius=0.9, angle=0.4, steps=7)
+    orbit = linear.orbit(radius=0.9, angle=0.4, steps=7)
     A = 0.9 * np.array([[np.cos(0.4), -np.sin(0.4)], [np.sin(0.4), np.cos(0.4)]])
-    wanted = np.stack([np.linalg.matrix_power(A, t)[:, 0] for t in range(8)])
-    np.testing.assert_allclose(np.stack([made["x"], made["y"]], 1), wanted, atol=1e-12)
+    powers = np.stack([np.linalg.matrix_power(A, t)[:, 0] for t in range(8)])
+    np.testing.assert_allclose(np.stack([orbit["x"], orbit["y"]], 1), powers, atol=1e-12)
 
 
 def test_the_matrix_is_that_of_the_layer() -> None:
-    wanted = bounded(torch.from_numpy(M), 0.75, 0.1).numpy()
-    np.testing.assert_allclose(linear.symmetric_skew(M, 0.75, 0.1), wanted, atol=1e-12)
+    matrix = bounded(torch.from_numpy(M), 0.75, 0.1).numpy()
+    np.testing.assert_allclose(linear.symmetric_skew(M, 0.75, 0.1), matrix, atol=1e-12)
 
 
 def parts(part: str, beta: float, gamma: float, units: int = 40) -> np.ndarray:
-    made = linear.spectrum(part=part, beta=beta, gamma=gamma, units=units, scale=1.0, seed=0)
-    return np.asarray(made["x"])
+    spectrum = linear.spectrum(part=part, beta=beta, gamma=gamma, units=units, scale=1.0, seed=0)
+    return np.asarray(spectrum["x"])
 
 
 @pytest.mark.parametrize(("beta", "gamma"), [(0.5, 0.0), (0.75, 0.0), (0.75, 0.1), (1.0, 0.2)])
@@ -80,15 +80,15 @@ def test_proposition_1_of_the_talk_as_printed_is_broken_by_beta_of_a_half() -> N
 
 def test_a_path_against_another_solver() -> None:
     plane, h0 = np.array([[0.4, -0.8], [0.6, -0.2]]), np.array([1.0, -0.5])
-    made = linear.path(M=plane, beta=0.75, gamma=0.1, h0=h0, horizon=5.0, points=11)
+    path = linear.path(M=plane, beta=0.75, gamma=0.1, h0=h0, horizon=5.0, points=11)
     S = linear.symmetric_skew(plane, 0.75, 0.1)
     times = np.linspace(0, 5, 11)
     exact = solve_ivp(lambda _, h: S @ h, (0, 5), h0, t_eval=times, rtol=1e-10, atol=1e-12).y
-    np.testing.assert_allclose([made["x"], made["y"]], exact, atol=1e-8)
+    np.testing.assert_allclose([path["x"], path["y"]], exact, atol=1e-8)
 
 
 @pytest.mark.parametrize(
-    ("function", "given", "says"),
+    ("function", "arguments", "says"),
     [
         (linear.region, {"scheme": "heun"}, "scheme must be one of"),
         (linear.growth, {"scheme": "euler", "most": 0.0}, "most must be positive"),
@@ -105,6 +105,6 @@ def test_a_path_against_another_solver() -> None:
         ),
     ],
 )
-def test_what_can_not_be_is_told(function: Any, given: dict[str, Any], says: str) -> None:
+def test_what_can_not_be_is_told(function: Any, arguments: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=says):
-        function(**given)
+        function(**arguments)

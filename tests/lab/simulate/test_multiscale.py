@@ -17,21 +17,21 @@ def test_the_limit_cycle_of_the_slow_variable() -> None:
 
 def test_the_method_and_euler_approach_it() -> None:
     for tau, of in ((1e-6, "multiscale_method"), (0.05, "euler")):
-        given = {"of": of, "t_end": 1.0, "width": 60, "micro": 0.5, "micro_steps": 10}
-        coarse, fine = (multiscale.by_tau(tau=np.array([tau]), step=s, **given)["y"][0] for s in (0.02, 0.01))
+        fixed = {"of": of, "t_end": 1.0, "width": 60, "micro": 0.5, "micro_steps": 10}
+        coarse, fine = (multiscale.by_tau(tau=np.array([tau]), step=s, **fixed)["y"][0] for s in (0.02, 0.01))
         assert coarse / fine == pytest.approx(2, rel=0.15)
 
 
 def test_5_98_is_k_micro_steps_at_once() -> None:
-    given = {"d": 2, "macro": 0.1, "n_steps": 6}
-    many = multiscale.multiscale_method(multiscale.f, multiscale.g, micro=0.3, micro_steps=4, **given)
-    once = multiscale.multiscale_method(multiscale.f, multiscale.g, micro=1 - 0.7**4, micro_steps=1, **given)
+    sizes = {"d": 2, "macro": 0.1, "n_steps": 6}
+    many = multiscale.multiscale_method(multiscale.f, multiscale.g, micro=0.3, micro_steps=4, **sizes)
+    once = multiscale.multiscale_method(multiscale.f, multiscale.g, micro=1 - 0.7**4, micro_steps=1, **sizes)
     np.testing.assert_allclose(many["phi"], once["phi"], rtol=1e-12)
     np.testing.assert_allclose(many["psi"], once["psi"], rtol=1e-12)
 
 
 def test_by_width_falls_to_the_method() -> None:
-    given = {
+    settings = {
         "widths": np.array([20, 80]),
         "step": 0.1,
         "t_end": 1.0,
@@ -40,14 +40,14 @@ def test_by_width_falls_to_the_method() -> None:
         "seed": 0,
     }
     for of in ("psi", "phi", "epsilon"):
-        y = multiscale.by_width(of=of, **given)["y"]
+        y = multiscale.by_width(of=of, **settings)["y"]
         assert y[1] < 0.1 * y[0]
 
 
 def test_by_scale_error_and_weights() -> None:
-    given = {"tau": np.array([1e-4, 1e-2]), "n_steps": 20, "width": 60, "seed": 0}
-    found = {of: multiscale.by_scale(of=of, **given)["y"] for of in multiscale.OF_SCALE}
-    assert found["two_scale"][1] / found["two_scale"][0] == pytest.approx(100, rel=0.2)
-    np.testing.assert_allclose(found["two_scale_relative"], found["two_scale_relative"][0], rtol=0.2)
-    assert found["weight_two_scale"][0] == pytest.approx(100 * found["weight_two_scale"][1], rel=0.05)
-    assert found["weight_slow"][0] == found["weight_slow"][1]
+    settings = {"tau": np.array([1e-4, 1e-2]), "n_steps": 20, "width": 60, "seed": 0}
+    curves = {of: multiscale.by_scale(of=of, **settings)["y"] for of in multiscale.OF_SCALE}
+    assert curves["two_scale"][1] / curves["two_scale"][0] == pytest.approx(100, rel=0.2)
+    np.testing.assert_allclose(curves["two_scale_relative"], curves["two_scale_relative"][0], rtol=0.2)
+    assert curves["weight_two_scale"][0] == pytest.approx(100 * curves["weight_two_scale"][1], rel=0.05)
+    assert curves["weight_slow"][0] == curves["weight_slow"][1]

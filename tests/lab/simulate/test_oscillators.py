@@ -30,8 +30,8 @@ CONTROLLED: dict[str, Any] = {"W": -2.0, "Wcal": 0.75, "V": 2.0, "b": 0.25, "gam
 START = {"y0": 0.0, "z0": 1.0, "neuron": 1}
 
 
-def path(dt: float = 0.01, horizon: float = 10.0, **given: Any) -> tuple[np.ndarray, np.ndarray]:
-    t, y = response(**{"frequency": 4.0, "dt": dt, "horizon": horizon, **START, **given})[0].T
+def path(dt: float = 0.01, horizon: float = 10.0, **changes: Any) -> tuple[np.ndarray, np.ndarray]:
+    t, y = response(**{"frequency": 4.0, "dt": dt, "horizon": horizon, **START, **changes})[0].T
     return t, y
 
 
@@ -62,18 +62,18 @@ def test_with_tanh_it_is_the_layer(neuron: int) -> None:
             getattr(layer, name).copy_(torch.tensor(value, dtype=torch.float64))
         u = torch.tensor(signal(dt=0.05, horizon=5.0, frequency=4.0)[:, :, 1:])
         start = tuple(torch.full((1, 2), v, dtype=torch.float64) for v in (0.2, -0.3))
-        wanted = layer(u, start)[0][0, :, neuron - 1].numpy()
+        outputs = layer(u, start)[0][0, :, neuron - 1].numpy()
     arrays = {name: np.array(value) for name, value in {**weights, "V": V}.items()}
     settings = {"gamma": 1.5, "epsilon": 0.25, "activation": "tanh", "y0": 0.2, "z0": -0.3, "neuron": neuron}
-    np.testing.assert_allclose(path(0.05, 5.0, **arrays, **settings)[1], wanted, rtol=1e-9)
+    np.testing.assert_allclose(path(0.05, 5.0, **arrays, **settings)[1], outputs, rtol=1e-9)
 
 
 # ---------------------------------------------------------------------------- inputs
 
 
 def test_the_cosine() -> None:
-    made = signal(dt=0.5, horizon=2.0, frequency=4.0)
-    np.testing.assert_allclose(made, [[[t, np.cos(4 * t)] for t in (0.5, 1.0, 1.5, 2.0)]])
+    inputs = signal(dt=0.5, horizon=2.0, frequency=4.0)
+    np.testing.assert_allclose(inputs, [[[t, np.cos(4 * t)] for t in (0.5, 1.0, 1.5, 2.0)]])
 
 
 @pytest.mark.parametrize("dt", [0.1, 0.01, 0.005])  # of which no multiple of 0.1 is exactly 2, 5 or 8
@@ -81,8 +81,8 @@ def test_steps_hold_from_their_time_on(dt: float) -> None:
     t, u = signal(dt=dt, horizon=10.0, steps=np.array(STEPS))[0].T
     number = np.arange(1, len(t) + 1)
     at = [round(time / dt) for time, _ in STEPS]
-    wanted = np.select([number >= at[2], number >= at[1], number >= at[0]], [-1.0, 0.0, 1.0], 0.0)
-    np.testing.assert_array_equal(u, wanted)
+    levels = np.select([number >= at[2], number >= at[1], number >= at[0]], [-1.0, 0.0, 1.0], 0.0)
+    np.testing.assert_array_equal(u, levels)
 
 
 def test_a_path_that_blows_up_ends_without_a_warning() -> None:
@@ -117,8 +117,8 @@ def test_what_can_not_be_is_told(change: dict[str, Any], says: str) -> None:
 @cache
 def drawn() -> dict[tuple[str, str], np.ndarray]:
     """The paths of the figure, by panel and label."""
-    made = figures.collect(load_figure(CONF / "figure" / "cornn-fig-6.yaml"), {}, [])
-    curves = {(panel.title, curve.label): curve for panel, several in made.panels for curve in several}
+    figure = figures.collect(load_figure(CONF / "figure" / "cornn-fig-6.yaml"), {}, [])
+    curves = {(panel.title, curve.label): curve for panel, several in figure.panels for curve in several}
     return {key: curve.y for key, curve in curves.items() if curve.y is not None}
 
 

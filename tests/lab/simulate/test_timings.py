@@ -31,9 +31,9 @@ def test_every_layer_is_timed_and_read_in_the_order_of_the_lengths(
     assert path.with_suffix(".md").read_text() in capsys.readouterr().out
     written = json.loads(path.read_text())["lengths"]
     for name in layers.LAYERS:
-        made = per_batch(file=path.stem, layer=name)
-        assert made["x"].tolist() == [3, 6]
-        assert made["y"].tolist() == [written["3"][name]["ms"], written["6"][name]["ms"]]
+        curve = per_batch(file=path.stem, layer=name)
+        assert curve["x"].tolist() == [3, 6]
+        assert curve["y"].tolist() == [written["3"][name]["ms"], written["6"][name]["ms"]]
     with pytest.raises(DataError, match=r"has no times of 'nn\.LTSM'\. Did you mean nn\.LSTM"):
         per_batch(file=path.stem, layer="nn.LTSM")
 
@@ -44,13 +44,13 @@ def test_the_figure_says_what_to_do_where_nothing_was_measured_and_draws_what_wa
     assert {series.label for series in panel.series} == set(layers.LAYERS)
     blocked = figures.collect(figure, {}, [])
     assert all("`python -m scripts.bench.layers` writes it" in line for line in figures.state_lines(blocked))
-    one = {name: {"ms": 10.0 * k} for k, name in enumerate(layers.LAYERS, 1)}
+    times = {name: {"ms": 10.0 * k} for k, name in enumerate(layers.LAYERS, 1)}
     file = results / f"{panel.arguments['file']}.json"
     file.parent.mkdir()
-    file.write_text(json.dumps({"lengths": {"2000": one, "1000": one}}))
-    made = figures.collect(figure, {}, [])
-    assert all(line.endswith(": measured") for line in figures.state_lines(made))
-    curve = made.panels[0][1][1]
+    file.write_text(json.dumps({"lengths": {"2000": times, "1000": times}}))
+    collected = figures.collect(figure, {}, [])
+    assert all(line.endswith(": measured") for line in figures.state_lines(collected))
+    curve = collected.panels[0][1][1]
     assert curve.x is not None and curve.x.tolist() == [1000, 2000]
     assert curve.y is not None and curve.y.tolist() == [20, 20]
 

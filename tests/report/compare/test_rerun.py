@@ -40,9 +40,9 @@ OTHER = {"backend": "torch"}
 
 
 def test_equal_numbers_are_equal_whatever_computed_them() -> None:
-    found = verdict(made(), made(**OTHER), SEEDS)
-    assert found.outcome == "equal"
-    assert found.sentence == (
+    judged = verdict(made(), made(**OTHER), SEEDS)
+    assert judged.outcome == "equal"
+    assert judged.sentence == (
         "equal to the bit: all 2 scores, the selected step and the number of steps. Other than recorded: "
         "backend torch, was native."
     )
@@ -67,8 +67,8 @@ def test_equal_numbers_are_equal_whatever_computed_them() -> None:
 def test_the_size_of_a_difference_decides_with_what_the_records_tell(
     value: float, changes: dict[str, Any], seeds: list[Any], outcome: str, says: str
 ) -> None:
-    found = verdict(made(), made(value, **changes), seeds)
-    assert (found.outcome, says in found.sentence) == (outcome, True), found.sentence
+    judged = verdict(made(), made(value, **changes), seeds)
+    assert (judged.outcome, says in judged.sentence) == (outcome, True), judged.sentence
 
 
 def test_the_spread_is_that_of_pairs_of_seeds() -> None:
@@ -79,19 +79,19 @@ def test_the_spread_is_that_of_pairs_of_seeds() -> None:
 
 def test_a_number_that_is_no_longer_there_is_different() -> None:
     none = {"valid": {"rmse": 1.0}, "test": {"rmse": None}}
-    found = verdict(made(), made(metrics={"best": none, "last": none}, **OTHER), SEEDS)
-    assert found.outcome == "different"
+    judged = verdict(made(), made(metrics={"best": none, "last": none}, **OTHER), SEEDS)
+    assert judged.outcome == "different"
 
 
 def test_other_ends_are_different() -> None:
-    found = verdict(made(), made(status="diverged", reason="loss is nan"), SEEDS)
-    assert found.outcome == "different"
-    assert "the run is diverged (loss is nan); the recorded one finished" in found.sentence
+    judged = verdict(made(), made(status="diverged", reason="loss is nan"), SEEDS)
+    assert judged.outcome == "different"
+    assert "the run is diverged (loss is nan); the recorded one finished" in judged.sentence
 
 
 def test_another_selected_step_is_told() -> None:
-    found = verdict(made(), made(selected=made()["selected"] | {"step": 90}, **OTHER), SEEDS)
-    assert found.outcome == "within" and "selected.step 90, was 100" in found.sentence
+    judged = verdict(made(), made(selected=made()["selected"] | {"step": 90}, **OTHER), SEEDS)
+    assert judged.outcome == "within" and "selected.step 90, was 100" in judged.sentence
 
 
 def test_curves_that_do_not_start_together_are_no_rounding(tmp_path: Path) -> None:
@@ -105,8 +105,8 @@ def test_curves_that_do_not_start_together_are_no_rounding(tmp_path: Path) -> No
     old, near, far = kept("old", 0.5), kept("near", 0.5001), kept("far", 0.6)
     assert start_of(old, near) == (4, pytest.approx(2e-4, rel=1e-3))
     assert verdict(old, near | OTHER, SEEDS).outcome == "within"
-    found = verdict(old, far | OTHER, SEEDS)
-    assert found.outcome == "different" and "The curves start not together: 0.2 apart" in found.sentence
+    judged = verdict(old, far | OTHER, SEEDS)
+    assert judged.outcome == "different" and "The curves start not together: 0.2 apart" in judged.sentence
 
 
 def test_rounding_grows_with_steps_and_precision_up_to_a_limit() -> None:

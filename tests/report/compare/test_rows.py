@@ -54,16 +54,16 @@ def random_rows(n: int, shift: float = 0.5, seed: int = 0) -> tuple[Values, Valu
 
 def test_tests_and_effect_size_are_those_of_scipy() -> None:
     first, second = random_rows(12)
-    found = compare_values(column(), first, second)
+    comparison = compare_values(column(), first, second)
     a, b = list(first.values()), list(second.values())
     expected = stats.ttest_rel(a, b)
     interval = expected.confidence_interval()
-    assert found.p == pytest.approx(expected.pvalue)
-    assert (found.gain.low, found.gain.high) == pytest.approx((interval.low, interval.high))
-    assert found.p_wilcoxon == pytest.approx(stats.wilcoxon(a, b, method="exact").pvalue)
+    assert comparison.p == pytest.approx(expected.pvalue)
+    assert (comparison.gain.low, comparison.gain.high) == pytest.approx((interval.low, interval.high))
+    assert comparison.p_wilcoxon == pytest.approx(stats.wilcoxon(a, b, method="exact").pvalue)
     differences = np.subtract(a, b)
-    assert found.d_z == pytest.approx(differences.mean() / differences.std(ddof=1))
-    assert found.p == pytest.approx(2 * stats.t.sf(abs(found.d_z or 0.0) * math.sqrt(12), 11))
+    assert comparison.d_z == pytest.approx(differences.mean() / differences.std(ddof=1))
+    assert comparison.p == pytest.approx(2 * stats.t.sf(abs(comparison.d_z or 0.0) * math.sqrt(12), 11))
 
 
 def test_rows_that_were_trained_in_another_way_say_so() -> None:
@@ -73,12 +73,12 @@ def test_rows_that_were_trained_in_another_way_say_so() -> None:
             "optim": {"lr": lr},
             "model": {"d": epochs},
         }
-        made = {
+        records = {
             (0, seed): {"metrics": {"best": {"test": {"accuracy": 0.5 + 0.01 * seed}}}, "config": config}
             | {"protocol": "official"}
             for seed in range(3)
         }
-        return Side(label, Runs(label, "a", made, {}, 0))  # type: ignore[arg-type]
+        return Side(label, Runs(label, "a", records, {}, 0))  # type: ignore[arg-type]
 
     def facts(first: Side, second: Side) -> tuple[str, ...]:
         return compared("compare", [column()], {"acc": (first, second)}, {}, "runs", "").facts
@@ -101,24 +101,24 @@ def test_rounding_breaks_no_ties_and_makes_no_difference() -> None:
     noisy = [1.0, 1.0 + 1e-14, -1.0 + 1e-14, 2.0, 3.0]
     assert wilcoxon_p(noisy) == wilcoxon_p([1.0, 1.0, -1.0, 2.0, 3.0])
     first = by_seed([0.1 + 0.2, 0.5, 0.7])
-    found = compare_values(column(), first, by_seed([0.3, 0.5, 0.7]))
-    assert found.verdict == "equal" and found.d_z == 0.0 and found.p_wilcoxon == 1.0
+    comparison = compare_values(column(), first, by_seed([0.3, 0.5, 0.7]))
+    assert comparison.verdict == "equal" and comparison.d_z == 0.0 and comparison.p_wilcoxon == 1.0
 
 
 @pytest.mark.parametrize("n", [51, 60])
 def test_many_pairs_have_the_normal_approximation(n: int) -> None:
     first, second = random_rows(n, 0.2)
-    found = compare_values(column(), first, second)
+    comparison = compare_values(column(), first, second)
     expected = stats.wilcoxon(list(first.values()), list(second.values()), method="approx")
-    assert found.p_wilcoxon == pytest.approx(expected.pvalue)
+    assert comparison.p_wilcoxon == pytest.approx(expected.pvalue)
 
 
 @pytest.mark.parametrize(("n", "d_z"), [(5, 1.0), (10, 0.5), (10, -1.0), (30, 0.5)])
 def test_power_is_that_of_simulated_tests(n: int, d_z: float) -> None:
     rng = np.random.default_rng(n)
     drawn = rng.normal(d_z, 1.0, size=(20_000, n))
-    found = (stats.ttest_1samp(drawn, 0.0, axis=1).pvalue < 0.05).mean()
-    assert power_of(n, d_z) == pytest.approx(found, abs=0.012)
+    power = (stats.ttest_1samp(drawn, 0.0, axis=1).pvalue < 0.05).mean()
+    assert power_of(n, d_z) == pytest.approx(power, abs=0.012)
 
 
 @pytest.mark.parametrize("d_z", [0.1, 0.3, 0.8, 2.0])
@@ -145,11 +145,11 @@ def test_power_is_a_probability_everywhere_and_grows() -> None:
 def test_only_common_pairs_count() -> None:
     first = {(0, 0): 1.0, (0, 1): 2.0, (1, 0): 3.0, (2, 0): 9.0}
     second = {(0, 0): 0.0, (0, 1): 0.0, (1, 0): 1.0, (3, 0): 9.0}
-    found = compare_values(column(), first, second, "splits", 0.5)
-    assert [(p.split, p.seed, p.difference) for p in found.pairs] == [(0, 0, 1.0), (0, 1, 2.0), (1, 0, 2.0)]
-    assert (found.over, found.gain.n, found.gain.mean) == ("splits", 2, 1.75)
-    assert (found.first, found.second) == (2.25, 0.5)
-    assert found.gain.new_low is not None and found.verdict == "too few pairs"
+    paired = compare_values(column(), first, second, "splits", 0.5)
+    assert [(p.split, p.seed, p.difference) for p in paired.pairs] == [(0, 0, 1.0), (0, 1, 2.0), (1, 0, 2.0)]
+    assert (paired.over, paired.gain.n, paired.gain.mean) == ("splits", 2, 1.75)
+    assert (paired.first, paired.second) == (2.25, 0.5)
+    assert paired.gain.new_low is not None and paired.verdict == "too few pairs"
     alone = compare_values(column(), first, second)
     assert (alone.over, alone.gain.n, alone.gain.new_low) == ("runs", 3, None)
 
@@ -162,19 +162,19 @@ def test_rows_without_common_runs_are_refused() -> None:
 @pytest.mark.parametrize(("better", "verdict"), [("higher", "first better"), ("lower", "second better")])
 def test_the_sign_follows_the_direction(better: Any, verdict: str) -> None:
     first, second = by_seed([3.0, 3.1, 2.9, 3.2]), by_seed([1.0, 1.2, 0.9, 1.1])
-    found = compare_values(column(better), first, second)
-    assert found.verdict == verdict
-    assert all(pair.difference > 0 for pair in found.pairs) == (better == "higher")
-    assert (found.d_z or 0.0) * (1 if better == "higher" else -1) > 0
+    direct = compare_values(column(better), first, second)
+    assert direct.verdict == verdict
+    assert all(pair.difference > 0 for pair in direct.pairs) == (better == "higher")
+    assert (direct.d_z or 0.0) * (1 if better == "higher" else -1) > 0
     turned = compare_values(column(better), second, first)
-    assert turned.gain.mean == pytest.approx(-found.gain.mean) and turned.p == pytest.approx(found.p)
+    assert turned.gain.mean == pytest.approx(-direct.gain.mean) and turned.p == pytest.approx(direct.p)
 
 
 def test_equal_rows_are_equal() -> None:
     values = by_seed([0.8, 0.7, 0.9])
-    found = corrected([compare_values(column(), values, values)])[0]
-    assert (found.verdict, found.p, found.p_wilcoxon, found.d_z, found.more) == ("equal", 1.0, 1.0, 0.0, None)
-    assert sentence(found, NAMES) == "Ours and Theirs are equal in every one of 3 pairs of runs."
+    same = corrected([compare_values(column(), values, values)])[0]
+    assert (same.verdict, same.p, same.p_wilcoxon, same.d_z, same.more) == ("equal", 1.0, 1.0, 0.0, None)
+    assert sentence(same, NAMES) == "Ours and Theirs are equal in every one of 3 pairs of runs."
 
 
 def test_columns_are_corrected_for_each_other() -> None:
@@ -186,16 +186,16 @@ def test_columns_are_corrected_for_each_other() -> None:
     several = corrected([alone, none, third])
     assert several[0].p_adjusted == pytest.approx(3 * alone.p)
     assert alone.verdict != "cannot be told apart"
-    assert all(one.more is not None and one.more > 0 for one in several if one.verdict[0] == "c")
+    assert all(tested.more is not None and tested.more > 0 for tested in several if tested.verdict[0] == "c")
     assert corrected([alone])[0].p_adjusted == alone.p
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_what_is_not_decided_always_needs_more_pairs(seed: int) -> None:
     columns = [compare_values(column(key=str(k)), *random_rows(6, 0.8, 10 * seed + k)) for k in range(4)]
-    for one in corrected(columns):
-        assert (one.more is not None) == (one.verdict == "cannot be told apart")
-        assert one.more is None or one.more > 0
+    for comparison in corrected(columns):
+        assert (comparison.more is not None) == (comparison.verdict == "cannot be told apart")
+        assert comparison.more is None or comparison.more > 0
 
 
 # --- words
@@ -222,11 +222,11 @@ def test_new_splits_and_the_other_test_have_their_words() -> None:
     rng = np.random.default_rng(0)
     first = {(split, 0): 1.0 + rng.normal() for split in range(10)}
     second = dict.fromkeys(first, 0.0)
-    found = corrected([compare_values(column(), first, second, "splits", 0.4)])[0]
-    assert "On new splits the same order" in sentence(found, NAMES) and "10 splits" in sentence(found, NAMES)
-    other = dataclasses.replace(found, p=0.049, p_wilcoxon=0.06)
+    many = corrected([compare_values(column(), first, second, "splits", 0.4)])[0]
+    assert "On new splits the same order" in sentence(many, NAMES) and "10 splits" in sentence(many, NAMES)
+    other = dataclasses.replace(many, p=0.049, p_wilcoxon=0.06)
     assert sentence(other, NAMES).endswith("Wilcoxon's test disagrees with the t test: p = 0.06.")
-    few = dataclasses.replace(other, gain=dataclasses.replace(found.gain, n=5))
+    few = dataclasses.replace(other, gain=dataclasses.replace(many.gain, n=5))
     assert "Wilcoxon" not in sentence(few, NAMES)
 
 
@@ -249,11 +249,11 @@ def rows(n: int = 10) -> Rows:
 
 
 def test_the_document_has_all_forms_and_fits_a_terminal() -> None:
-    found = rows()
-    text = on_terminal(document(found))
+    compared_rows = rows()
+    text = on_terminal(document(compared_rows))
     assert max(map(len, text.splitlines())) <= 80
     assert text.startswith("t-1: Ours (A) against Theirs (B)\nacc: Ours ") and "| split |" not in text
-    forms = {name: form(document(found)) for name, form in FORMS.items()}
+    forms = {name: form(document(compared_rows)) for name, form in FORMS.items()}
     assert "| split | seed | A | B | difference |" in forms["md"]
     lines = forms["csv"].splitlines()
     assert len(lines) == 1 + 2 * (1 + 10)
@@ -289,8 +289,8 @@ def test_columns_that_cannot_be_compared_say_why() -> None:
     )
     assert against(protocol) == "Theirs has other protocol"
     assert against(substitute) == "Theirs has substitute data"
-    found = against(short)
-    assert isinstance(found, RowComparison) and found.caveats == ("Theirs: short budget",)
+    comparison = against(short)
+    assert isinstance(comparison, RowComparison) and comparison.caveats == ("Theirs: short budget",)
     both = compare_runs(column(), dataclasses.replace(substitute, label="Ours"), substitute, "runs")
     assert isinstance(both, RowComparison) and len(both.caveats) == 2
 
@@ -305,14 +305,14 @@ def test_no_column_at_all_is_an_error_with_what_to_do() -> None:
 
 def test_directions_are_those_of_all_tables() -> None:
     for ident in table_ids(kind="runs"):
-        for one in load_table(CONF / "table" / f"{ident}.yaml").columns:
-            assert direction(one.metric) == one.better, (ident, one.metric)
+        for table_column in load_table(CONF / "table" / f"{ident}.yaml").columns:
+            assert direction(table_column.metric) == table_column.better, (ident, table_column.metric)
 
 
 def test_metrics_of_two_experiments() -> None:
     ours, theirs = side("Ours", by_seed([0.5, 0.6])), side("Theirs", by_seed([0.4, 0.6]))
-    found = columns_of(ours, theirs, None, None)
-    assert [(c.metric, c.better) for c in found] == [
+    columns = columns_of(ours, theirs, None, None)
+    assert [(c.metric, c.better) for c in columns] == [
         ("test/accuracy", "higher"),
         ("test/cross_entropy", "lower"),
     ]

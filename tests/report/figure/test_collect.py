@@ -81,15 +81,15 @@ def first(figure: Figure) -> Curve:
 
 def test_a_curve_is_the_mean_over_seeds_at_their_common_steps(tmp_path: Path) -> None:
     records = [record(tmp_path, "t/a", k) for k in range(2)]
-    made = collect(spec(), ids("t/a", "t/b"), records)
-    curve = first(made)
+    figure = collect(spec(), ids("t/a", "t/b"), records)
+    curve = first(figure)
     steps = np.array([100, 200, 400, 500])
     assert curve.x is not None and curve.y is not None and curve.low is not None and curve.high is not None
     np.testing.assert_array_equal(curve.x, steps)
     np.testing.assert_allclose(curve.y, 1.5 / steps)
     np.testing.assert_allclose(curve.low, 1 / steps)
     np.testing.assert_allclose(curve.high, 2 / steps)
-    assert state_lines(made) == ["T = 5, A: 2/2, complete", "T = 5, B: 0/2, missing"]
+    assert state_lines(figure) == ["T = 5, A: 2/2, complete", "T = 5, B: 0/2, missing"]
     canvas = draw(collect(spec(), ids("t/a", "t/b"), records[:1]))
     (axes,) = canvas.axes
     assert said(canvas) == ["A (1 of 2 runs)", "always answering 1"] and notes(canvas) == ["not run: B"]
@@ -105,8 +105,8 @@ def test_a_series_may_have_a_metric_of_its_own(tmp_path: Path) -> None:
         {"label": "A, valid", "experiment": "t/a", "metric": "valid/mse"},
     ]
     panels: list[dict[str, Any]] = [{"title": "T = 5", "series": series}]
-    made = collect(spec(metric=None, panels=panels, seeds=[0]), ids("t/a"), [record(tmp_path, "t/a", 0)])
-    (_, (test, valid)) = made.panels[0]
+    figure = collect(spec(metric=None, panels=panels, seeds=[0]), ids("t/a"), [record(tmp_path, "t/a", 0)])
+    (_, (test, valid)) = figure.panels[0]
     np.testing.assert_allclose(test.y, 1 / STEPS)
     np.testing.assert_allclose(valid.y, np.full(len(STEPS), 0.4))
     with pytest.raises(ConfigError, match="kind curves needs a metric"):
@@ -134,20 +134,20 @@ SHORT = "500 of 60,000 steps"
 
 def ended(folder: Path, seed: int, steps: int, **changes: Any) -> dict[str, Any]:
     """A record whose curve ends after some steps, as a stopping rule may end it."""
-    made = record(folder, "t/a", seed, **changes)
-    path = folder / made["curve"]
+    shortened = record(folder, "t/a", seed, **changes)
+    path = folder / shortened["curve"]
     lines = gzip.decompress(path.read_bytes()).decode().splitlines()
     path.write_bytes(gzip.compress("\n".join(lines[: 1 + steps // 100]).encode() + b"\n"))
-    return made
+    return shortened
 
 
 def test_runs_that_end_at_different_steps_are_no_mean_but_lines_of_their_own(tmp_path: Path) -> None:
-    made = collect(spec(), ids("t/a", "t/b"), [ended(tmp_path, 0, 200), ended(tmp_path, 1, 500)])
-    curve = first(made)
+    figure = collect(spec(), ids("t/a", "t/b"), [ended(tmp_path, 0, 200), ended(tmp_path, 1, 500)])
+    curve = first(figure)
     assert curve.y is None and curve.drawn
     assert [steps[-1] for steps, _ in curve.each] == [200, 500]
-    assert state_lines(made)[0] == "T = 5, A: 2/2, complete; ends with 0.005 at step 200, 0.004 at step 500"
-    canvas = draw(made)
+    assert state_lines(figure)[0] == "T = 5, A: 2/2, complete; ends with 0.005 at step 200, 0.004 at step 500"
+    canvas = draw(figure)
     assert said(canvas) == ["A (2 runs)", "always answering 1"] and notes(canvas) == ["not run: B"]
     lines = [line for line in canvas.axes[0].lines if line.get_color() == COLOURS[0]]
     assert [list(line.get_xdata())[-1] for line in lines] == [200, 200, 500, 500]  # type: ignore[arg-type]
@@ -157,9 +157,9 @@ def test_runs_that_end_at_different_steps_are_no_mean_but_lines_of_their_own(tmp
 def test_a_short_budget_stands_in_the_legend_and_below(tmp_path: Path) -> None:
     """Even where all runs end at the same step they are no mean of the paper's."""
     records = [ended(tmp_path, seed, 500, short=SHORT) for seed in range(2)]
-    made = collect(spec(), ids("t/a", "t/b"), records)
-    assert len(first(made).each) == 2 and first(made).shorts == (SHORT,)
-    canvas = draw(made)
+    figure = collect(spec(), ids("t/a", "t/b"), records)
+    assert len(first(figure).each) == 2 and first(figure).shorts == (SHORT,)
+    canvas = draw(figure)
     assert said(canvas)[0] == "A (2 runs, short budget)"
     assert canvas.get_supxlabel().startswith(f"Short budget: {SHORT}.")
     assert said(draw(collect(spec(), ids("t/a"), records[:1])))[0] == "A (1 of 2 runs, short budget)"
@@ -175,9 +175,9 @@ def test_a_series_may_have_seeds_of_its_own(tmp_path: Path) -> None:
     assert figure.runs == [("t/a", 0, 0), ("t/a", 0, 1), ("t/b", 0, 0)]
     assert figure.with_seeds((7,)).runs == [("t/a", 0, 7), ("t/b", 0, 7)]  # of the command line
     records = [record(tmp_path, e, seed) for e in ("t/a", "t/b") for seed in range(2)]
-    made = collect(figure, ids("t/a", "t/b"), records)
-    assert state_lines(made) == ["T = 5, A: 2/2, complete", "T = 5, B: 1/1, complete"]
-    assert said(draw(made)) == ["A (2 runs)", "B (1 run)", "always answering 1"]
+    collected = collect(figure, ids("t/a", "t/b"), records)
+    assert state_lines(collected) == ["T = 5, A: 2/2, complete", "T = 5, B: 1/1, complete"]
+    assert said(draw(collected)) == ["A (2 runs)", "B (1 run)", "always answering 1"]
     same = collect(spec(), ids("t/a", "t/b"), records)
     assert said(draw(same)) == ["2 runs", "A", "B", "always answering 1"]
 
@@ -185,15 +185,15 @@ def test_a_series_may_have_seeds_of_its_own(tmp_path: Path) -> None:
 def test_a_legend_stands_beside_the_axes(tmp_path: Path) -> None:
     series = [{"label": letter, "experiment": f"t/{letter}"} for letter in "abcdef"]
     records = [record(tmp_path, f"t/{letter}", seed) for letter in "abcdef" for seed in range(2)]
-    made = collect(
+    figure = collect(
         spec(panels=[{"title": "T = 5", "series": series}]), ids(*(f"t/{e}" for e in "abcdef")), records
     )
-    legend_is_beside(draw(made))
+    legend_is_beside(draw(figure))
     of_points = [{"label": e, "points": [{"x": 1, "experiment": f"t/{e}"}]} for e in "abcdef"]
     dots = spec(kind="points", metric="test/accuracy", panels=[{"title": "p", "series": of_points}])
     records = [scored(tmp_path, f"t/{letter}", 0, 0.5) for letter in "abcdef"]
-    made = collect(dots, ids(*(f"t/{e}" for e in "abcdef")), records)
-    legend_is_beside(draw(made))
+    figure = collect(dots, ids(*(f"t/{e}" for e in "abcdef")), records)
+    legend_is_beside(draw(figure))
 
 
 def legend_is_beside(canvas: Any) -> None:
@@ -207,21 +207,21 @@ def legend_is_beside(canvas: Any) -> None:
 
 def test_panels_stand_in_rows_and_a_label_has_one_colour() -> None:
     arguments = {"dt": 0.1, "horizon": 1.0}
-    one = {"label": "slow", "arguments": {"frequency": 1.0}}
-    other = {"label": "fast", "arguments": {"frequency": 5.0}, "line": "dashed"}
+    solid = {"label": "slow", "arguments": {"frequency": 1.0}}
+    dashed = {"label": "fast", "arguments": {"frequency": 5.0}, "line": "dashed"}
     panels = [
         {"title": title, "series": series, "arguments": arguments, "y_label": title}
-        for title, series in (("p", [one]), ("q", [other, one]), ("r", [other]))
+        for title, series in (("p", [solid]), ("q", [dashed, solid]), ("r", [dashed]))
     ]
     panels[0]["function"] = "physml.lab.simulate.oscillators.signal"  # its own, the others have the figure's
     figure = spec(
         kind="trajectories", metric=None, seeds=[], marks=[], panels=panels, columns=2,
         function=panels[0]["function"], y_scale="linear", y_limits=[-1.5, 2.5],
     )  # fmt: skip
-    made = collect(figure, {}, [])
-    np.testing.assert_allclose(first(made).y, np.cos(0.1 * np.arange(1, 11)))
-    assert state_lines(made)[0] == "p, slow: simulated"
-    canvas = draw(made)
+    collected = collect(figure, {}, [])
+    np.testing.assert_allclose(first(collected).y, np.cos(0.1 * np.arange(1, 11)))
+    assert state_lines(collected)[0] == "p, slow: simulated"
+    canvas = draw(collected)
     assert len(canvas.axes) == 4 and not canvas.axes[3].axison
     shown = canvas.axes[:3]
     assert [axes.get_ylabel() for axes in shown] == ["p", "q", "r"]
@@ -239,8 +239,8 @@ def heights(canvas: Any) -> list[float]:
 
 def test_a_histogram_of_the_arrays_beside_a_record_has_an_area_only_on_a_linear_axis(tmp_path: Path) -> None:
     for scale, filled in (("log", 0), ("linear", 2)):
-        made = collect(histogram(y_scale=scale), ids("t/a"), [record(tmp_path, "t/a", 0)])
-        slow, canvas = made.panels[0][1][1], draw(made)
+        figure = collect(histogram(y_scale=scale), ids("t/a"), [record(tmp_path, "t/a", 0)])
+        slow, canvas = figure.panels[0][1][1], draw(figure)
         assert slow.values is not None and slow.values.shape == (50,) and heights(canvas) == [50, 50]
         assert sum(patch.get_fill() for patch in canvas.axes[0].patches) == filled
 
@@ -251,20 +251,20 @@ def test_a_histogram_on_a_logarithmic_axis_has_bins_of_equal_width_there(tmp_pat
     assert np.diff(np.log(edges)) == pytest.approx(np.log(1e5) / 20, rel=1e-5)
     assert np.histogram(values, edges)[0].sum() == 3
     assert histogram_edges(values, histogram()) == pytest.approx(np.linspace(0, 0.1, 21))
-    made = collect(histogram(x_scale="log"), ids("t/a"), [record(tmp_path, "t/a", 0)])
-    assert draw(made).axes[0].get_xscale() == "log"
+    figure = collect(histogram(x_scale="log"), ids("t/a"), [record(tmp_path, "t/a", 0)])
+    assert draw(figure).axes[0].get_xscale() == "log"
 
 
 def test_arrays_are_drawn_one_against_another(tmp_path: Path) -> None:
     series = {"label": "A", "experiment": "t/a", "array": "error", "over": "step"}
     made_of = spec(kind="arrays", metric=None, seeds=[0], panels=[{"title": "p", "series": [series]}])
     np.savez(tmp_path / "a.npz", step=np.array([1.0, 2.0]), error=np.array([0.5, 0.1]))
-    one = record(tmp_path, "t/a", 0, arrays="a.npz")
-    curve = first(collect(made_of, ids("t/a"), [one]))
+    run = record(tmp_path, "t/a", 0, arrays="a.npz")
+    curve = first(collect(made_of, ids("t/a"), [run]))
     assert curve.x is not None and curve.y is not None and str(curve.state) == "complete"
     assert (curve.x.tolist(), curve.y.tolist()) == ([1.0, 2.0], [0.5, 0.1])
     np.savez(tmp_path / "a.npz", error=np.array([0.5, 0.1]))
-    assert "has no array step" in state_lines(collect(made_of, ids("t/a"), [one]))[0]
+    assert "has no array step" in state_lines(collect(made_of, ids("t/a"), [run]))[0]
     with pytest.raises(ConfigError, match="kind arrays needs an over"):
         spec(kind="arrays", metric=None, panels=[{"title": "p", "series": [{**series, "over": None}]}])
 
@@ -282,16 +282,16 @@ def scored(folder: Path, experiment: str, seed: int, accuracy: float, **changes:
 def test_points_are_means_over_seeds_with_their_standard_deviation(tmp_path: Path) -> None:
     records = [scored(tmp_path, "t/a", 0, 0.5), scored(tmp_path, "t/a", 1, 0.7)]
     records += [scored(tmp_path, "t/c", 0, 0.9)]
-    made = collect(points(), ids("t/a", "t/b", "t/c"), records)
-    curve = first(made)
+    figure = collect(points(), ids("t/a", "t/b", "t/c"), records)
+    curve = first(figure)
     assert curve.x is not None and curve.x.tolist() == [1, 4]
     assert curve.y == pytest.approx([0.6, 0.9]) and curve.high is not None
     assert curve.high - curve.y == pytest.approx([np.std([0.5, 0.7], ddof=1), 0.0])
     assert (curve.done, curve.wanted, str(curve.state)) == (3, 6, "partial 3/6")
     assert points().runs == [(f"t/{name}", 0, seed) for name in "abc" for seed in (0, 1)]
-    (bars,) = draw(made).axes[0].containers
+    (bars,) = draw(figure).axes[0].containers
     assert bars.get_label() == "A" and bars.has_yerr
-    assert said(draw(made))[0] == "A (1 to 2 runs per point, 3 of 6\nruns)"
+    assert said(draw(figure))[0] == "A (1 to 2 runs per point, 3 of 6\nruns)"
 
 
 def test_a_panel_without_runs_is_left_out_and_named(tmp_path: Path) -> None:
@@ -313,8 +313,8 @@ def test_points_are_joined_where_no_run_is_missing_between_them(tmp_path: Path) 
     )
 
     def curve_of(names: str) -> Curve:
-        found = [scored(tmp_path, f"t/{name}", 0, 0.5) for name in names]
-        return first(collect(figure, ids(*(f"t/{name}" for name in "abcde")), found))
+        records = [scored(tmp_path, f"t/{name}", 0, 0.5) for name in names]
+        return first(collect(figure, ids(*(f"t/{name}" for name in "abcde")), records))
 
     assert joined(curve_of("abcde")) == [slice(0, 5)]
     assert joined(curve_of("abde")) == [slice(0, 2), slice(2, 4)]
@@ -331,11 +331,11 @@ def test_two_points_alone_are_no_line(tmp_path: Path) -> None:
         )
         figure = spec(y_scale="linear", marks=[])
         lines = draw(Figure(figure, ((figure.panels[0], curves),))).axes[0].get_lines()
-        whole = [one for one in lines if len(one.get_xdata()) == len(few[0])]
+        whole = [line for line in lines if len(line.get_xdata()) == len(few[0])]
         assert len(whole) == 2
-        for one in whole:
-            assert (one.get_linestyle() == "None") == (more == "None")
-            assert more != "None" or one.get_marker() in ("o", "s")
+        for line in whole:
+            assert (line.get_linestyle() == "None") == (more == "None")
+            assert more != "None" or line.get_marker() in ("o", "s")
 
 
 def test_the_caption_says_what_is_drawn_of_several_runs(tmp_path: Path) -> None:
@@ -352,15 +352,15 @@ def test_the_caption_says_what_is_drawn_of_several_runs(tmp_path: Path) -> None:
 
 
 def test_an_axis_of_points_holds_those_that_are_missing(tmp_path: Path) -> None:
-    made = collect(points(), ids("t/a"), [scored(tmp_path, "t/a", 0, 0.5, short=SHORT)])
-    low, high = draw(made).axes[0].get_xlim()
+    figure = collect(points(), ids("t/a"), [scored(tmp_path, "t/a", 0, 0.5, short=SHORT)])
+    low, high = draw(figure).axes[0].get_xlim()
     assert low < 1 and high > 4
-    assert str(first(made).state) == "partial 1/6"  # and not comparable, which the legend says by itself
-    assert said(draw(made))[0] == "A (1 run per point, 1 of 6 runs,\nshort budget)"
-    assert draw(made).get_supxlabel() == f"Short budget: {SHORT}."  # and nothing of lines
+    assert str(first(figure).state) == "partial 1/6"  # and not comparable, which the legend says by itself
+    assert said(draw(figure))[0] == "A (1 run per point, 1 of 6 runs,\nshort budget)"
+    assert draw(figure).get_supxlabel() == f"Short budget: {SHORT}."  # and nothing of lines
     wrong = dataclasses.replace(points(), metric="test/acuracy")
-    made = collect(wrong, ids("t/a"), [scored(tmp_path, "t/a", 0, 0.5)])
-    assert "has no test/acuracy. Did you mean accuracy" in state_lines(made)[0]
+    figure = collect(wrong, ids("t/a"), [scored(tmp_path, "t/a", 0, 0.5)])
+    assert "has no test/acuracy. Did you mean accuracy" in state_lines(figure)[0]
 
 
 def under_noise(**changes: Any) -> FigureSpec:
@@ -379,9 +379,9 @@ def test_points_of_one_experiment_may_each_have_their_own_metric(tmp_path: Path)
     records = [record(tmp_path, "t/a", seed, test=scores[seed]) for seed in range(2)]
     figure = under_noise()
     assert figure.runs == [("t/a", 0, 0), ("t/a", 0, 1)]
-    made = collect(figure, ids("t/a"), records)
-    assert first(made).y == pytest.approx([0.6, 0.4])
-    assert state_lines(made) == ["noise, A: 2/2, complete"]  # two runs, though they are behind both points
+    noisy = collect(figure, ids("t/a"), records)
+    assert first(noisy).y == pytest.approx([0.6, 0.4])
+    assert state_lines(noisy) == ["noise, A: 2/2, complete"]  # two runs, though they are behind both points
     lost = scored(tmp_path, "t/a", 0, 0.5)
     assert "has no test/accuracy_white" in state_lines(collect(figure, ids("t/a"), [lost, records[1]]))[0]
 
@@ -414,8 +414,8 @@ def test_printed_points_take_the_colour_of_the_series_they_belong_to(tmp_path: P
     ],
 )
 def test_states(tmp_path: Path, changes: dict[str, Any], running: tuple[Any, ...], state: str) -> None:
-    made = collect(spec(seeds=[0]), ids("t/a", "t/b"), [record(tmp_path, "t/a", 0, **changes)], running)
-    assert str(first(made).state) == state
+    figure = collect(spec(seeds=[0]), ids("t/a", "t/b"), [record(tmp_path, "t/a", 0, **changes)], running)
+    assert str(first(figure).state) == state
     blocked = collect(spec(), ids("t/a"), [], blocked={"t/a": "no data"})
     assert [line.partition(": ")[2] for line in state_lines(blocked)] == [
         "0/2, blocked: no data",
@@ -447,10 +447,10 @@ def test_a_damaged_file_is_the_state_of_its_curve(tmp_path: Path) -> None:
 
 
 def test_writing_twice_gives_the_same_readable_picture(tmp_path: Path) -> None:
-    made = collect(spec(), ids("t/a", "t/b"), [record(tmp_path, "t/a", k) for k in range(2)])
-    (path,) = write_figure(made, tmp_path / "figures", ("png",))
+    figure = collect(spec(), ids("t/a", "t/b"), [record(tmp_path, "t/a", k) for k in range(2)])
+    (path,) = write_figure(figure, tmp_path / "figures", ("png",))
     before = path.read_bytes()
-    assert write_figure(made, tmp_path / "figures")[0].read_bytes() == before
+    assert write_figure(figure, tmp_path / "figures")[0].read_bytes() == before
     names = [f"nobody-fig-1.{form}" for form in ("csv", "png", "svg")]
     assert sorted(p.name for p in path.parent.iterdir()) == names
     with Image.open(path) as image:
@@ -498,12 +498,12 @@ def powers(scale: float, n: int = 3, seed: int = 0) -> dict[str, Any]:
 def test_the_median_over_seeds_is_drawn_and_the_least_and_the_greatest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = collect(simulation(monkeypatch, powers, seeds=[0, 1, 3]), {}, [])
-    curve = first(made)
+    figure = collect(simulation(monkeypatch, powers, seeds=[0, 1, 3]), {}, [])
+    curve = first(figure)
     assert curve.y is not None and curve.low is not None and curve.high is not None
     assert [values.tolist() for values in (curve.y, curve.low, curve.high)] == [[10] * 3, [1] * 3, [1000] * 3]
-    assert state_lines(made)[0] == "p, A: simulated with 3 seeds"
-    canvas = draw(made)
+    assert state_lines(figure)[0] == "p, A: simulated with 3 seeds"
+    canvas = draw(figure)
     assert len(canvas.axes[0].collections) == 2  # a band for each series
     fewer = collect(simulation(monkeypatch, powers, seeds=[0, 1, 3]).with_seeds((3,)), {}, [])
     assert first(fewer).high is None and state_lines(fewer)[0] == "p, A: simulated"
@@ -537,10 +537,10 @@ def test_values_of_a_simulation_are_a_histogram(monkeypatch: pytest.MonkeyPatch)
     def values(scale: float, seed: int, n: int = 1) -> dict[str, Any]:
         return {"values": [scale * seed] * n}
 
-    made = collect(simulation(monkeypatch, values, seeds=[1, 2]), {}, [])
-    second = made.panels[0][1][1]
+    figure = collect(simulation(monkeypatch, values, seeds=[1, 2]), {}, [])
+    second = figure.panels[0][1][1]
     assert second.values is not None and second.values.tolist() == [1, 1, 2, 2]
-    assert heights(draw(made)) == [2, 4]
+    assert heights(draw(figure)) == [2, 4]
 
 
 def test_a_simulation_without_its_data_is_blocked_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -549,17 +549,17 @@ def test_a_simulation_without_its_data_is_blocked_and_says_so(monkeypatch: pytes
             raise DataError("a.csv is missing: looked for /b/a.csv. Get it.")
         return powers(scale)
 
-    made = collect(simulation(monkeypatch, lost), {}, [])
-    assert state_lines(made)[:2] == [
+    figure = collect(simulation(monkeypatch, lost), {}, [])
+    assert state_lines(figure)[:2] == [
         "p, A: simulated",
         "p, B: blocked: a.csv is missing: looked for /b/a.csv. Get it.",
     ]
-    assert notes(draw(made)) == ["not run: B"]
+    assert notes(draw(figure)) == ["not run: B"]
 
 
 def test_a_smoke_run_takes_arguments_of_its_own_where_they_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = collect(simulation(monkeypatch, powers, smoke={"n": 5, "scale": 7.0}).shrunk(), {}, [])
-    a, b = made.panels[0][1]
+    figure = collect(simulation(monkeypatch, powers, smoke={"n": 5, "scale": 7.0}).shrunk(), {}, [])
+    a, b = figure.panels[0][1]
     assert a.y is not None and b.y is not None
     assert (a.y.tolist(), b.y.tolist()) == ([7.0] * 3, [7.0] * 5)
 
@@ -650,19 +650,19 @@ def test_every_figure_of_conf_is_drawn(name: str, tmp_path: Path, monkeypatch: p
     share_compiled(tmp_path / "cache")
     monkeypatch.setenv("PHYSML_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("PHYSML_DATA", raising=False)
-    made = load_figure(CONF / "figure" / f"{name}.yaml")
-    for experiment in experiments_of(made):
+    conf = load_figure(CONF / "figure" / f"{name}.yaml")
+    for experiment in experiments_of(conf):
         assert studies.is_name(experiment)
-    made = made.with_seeds((0,)) if made.kind == "simulation" else made  # those alone that draw numbers
-    figure = collect(made.shrunk(), ids(*experiments_of(made)), [])
+    conf = conf.with_seeds((0,)) if conf.kind == "simulation" else conf  # those alone that draw numbers
+    figure = collect(conf.shrunk(), ids(*experiments_of(conf)), [])
     write_figure(figure, tmp_path, ("svg", "csv"))
     words = {c.state.word.split()[0] for _, curves in figure.panels for c in curves}
-    there = {"measured", "blocked"} if made.kind == "measurement" else {"missing", "simulated"}
-    assert words <= there
+    expected = {"measured", "blocked"} if conf.kind == "measurement" else {"missing", "simulated"}
+    assert words <= expected
 
 
 @pytest.mark.parametrize(
-    ("name", "paper", "found"),
+    ("name", "paper", "expected"),
     [
         ("lem-fig-4", "lem", "lem-fig-4"),
         ("fig-4", "lem", "lem-fig-4"),
@@ -671,7 +671,7 @@ def test_every_figure_of_conf_is_drawn(name: str, tmp_path: Path, monkeypatch: p
         ("5.4", "lem", "lem-fig-4"),
     ],
 )
-def test_a_figure_is_found_by_its_names(name: str, paper: str, found: str) -> None:
-    assert find_figure(name, paper).stem == found
+def test_a_figure_is_found_by_its_names(name: str, paper: str, expected: str) -> None:
+    assert find_figure(name, paper).stem == expected
     with pytest.raises(ConfigError, match=r"there is no figure 'lem-fig-44'.*lem-fig-4"):
         find_figure("lem-fig-44")

@@ -41,26 +41,26 @@ def line(label: str, n: int = 5, **changes: Any) -> Curve:
     return Curve(label, State("simulated"), **({"x": x, "y": x / 7} | changes))
 
 
-def rows(made: Figure) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(comma_separated(made))))
+def rows(collected: Figure) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(comma_separated(collected))))
 
 
 @pytest.mark.parametrize("form", ["png", "svg", "pdf", "csv"])
 def test_the_same_figure_gives_the_same_bytes(form: str, tmp_path: Path) -> None:
-    found = [
+    paths = [
         write_figure(figure((line("A"), line("B"))), tmp_path / folder, (form,))[0] for folder in ("a", "b")
     ]
-    assert found[0].name == f"own.{form}" and found[0].read_bytes() == found[1].read_bytes()
-    assert b"CreationDate" not in found[0].read_bytes() and b"dc:date" not in found[0].read_bytes()
+    assert paths[0].name == f"own.{form}" and paths[0].read_bytes() == paths[1].read_bytes()
+    assert b"CreationDate" not in paths[0].read_bytes() and b"dc:date" not in paths[0].read_bytes()
 
 
 def test_the_numbers_of_a_figure_have_its_published_points_and_marks() -> None:
     low = np.zeros(5)
-    found = rows(figure((line("A", low=low, high=low + 1), Curve("B", State("missing")))))
-    assert tuple(found[0]) == HEADS
-    assert [row["kind"] for row in found] == ["point"] * 5 + ["nothing", "printed", "mark"]
-    assert (found[1]["x"], found[1]["y"], found[1]["high"], found[1]["n"]) == ("2", "0.2857143", "1", "NA")
-    assert found[5]["state"] == "not run" and found[6]["series"] == "paper" and found[7]["y"] == "0.5"
+    table = rows(figure((line("A", low=low, high=low + 1), Curve("B", State("missing")))))
+    assert tuple(table[0]) == HEADS
+    assert [row["kind"] for row in table] == ["point"] * 5 + ["nothing", "printed", "mark"]
+    assert (table[1]["x"], table[1]["y"], table[1]["high"], table[1]["n"]) == ("2", "0.2857143", "1", "NA")
+    assert table[5]["state"] == "not run" and table[6]["series"] == "paper" and table[7]["y"] == "0.5"
 
 
 def test_runs_and_bins_are_lines_of_their_own() -> None:
@@ -76,8 +76,8 @@ def test_runs_and_bins_are_lines_of_their_own() -> None:
 
 
 def test_a_long_line_of_a_simulation_is_thinned_with_both_ends() -> None:
-    found = [row for row in rows(figure((line("A", 4000),))) if row["kind"] == "point"]
-    assert len(found) == MOST and (found[0]["x"], found[-1]["x"]) == ("1", "4000")
+    points = [row for row in rows(figure((line("A", 4000),))) if row["kind"] == "point"]
+    assert len(points) == MOST and (points[0]["x"], points[-1]["x"]) == ("1", "4000")
 
 
 def test_points_lie_evenly_along_the_axis() -> None:
@@ -108,9 +108,9 @@ def test_runs_are_counted_per_point_and_said_once() -> None:
 def test_a_line_that_leaves_the_frame_has_a_triangle_there() -> None:
     grows = line("A", y=np.array([1.0, 2.0, 30.0, 400.0, 5000.0]))
     axes = draw(figure((grows, line("B")), y_limits=[0, 5])).axes[0]
-    drawn = next(one for one in axes.lines if one.get_label() == "A")
+    drawn = next(curve for curve in axes.lines if curve.get_label() == "A")
     assert len(drawn.get_xdata()) == 3  # type: ignore[arg-type]
-    (mark,) = (one for one in axes.lines if one.get_marker() == "^" and not one.get_clip_on())
+    (mark,) = (curve for curve in axes.lines if curve.get_marker() == "^" and not curve.get_clip_on())
     assert mark.get_xdata() == [3.0] and mark.get_ydata() == [1.0]
 
 
@@ -121,9 +121,9 @@ def test_published_points_are_checked_and_drawn() -> None:
     ):
         figure((), panels=[panel])
     log = load_figure(CONF / "figure" / "lem-fig-1.yaml")
-    made = draw(Figure(log, tuple((panel, (Curve("A", State("missing")),)) for panel in log.panels)))
-    for axes, panel in zip(made.axes, log.panels, strict=True):
-        (drawn,) = (one for one in axes.lines if one.get_label() == "official log of LEM")
+    canvas = draw(Figure(log, tuple((panel, (Curve("A", State("missing")),)) for panel in log.panels)))
+    for axes, panel in zip(canvas.axes, log.panels, strict=True):
+        (drawn,) = (curve for curve in axes.lines if curve.get_label() == "official log of LEM")
         assert tuple(drawn.get_ydata()) == panel.printed[0].y  # type: ignore[arg-type]
         assert axes.get_ylim()[0] < min(panel.printed[0].y)
 
@@ -138,6 +138,6 @@ def test_a_dollar_in_a_title_is_no_formula(tmp_path):
     axes.legend()
     for form in ("png", "svg", "svg"):
         path = write_picture(canvas, tmp_path / f"x.{form}")
-    found = path.read_text()
-    assert "<!-- $x_{ -->" in found and "<!-- a $ b_{ $ -->" in found
-    assert "<!-- $\\mathdefault{10^{6}}$ -->" in found and "<use" in found.split("mathdefault")[1][:900]
+    svg = path.read_text()
+    assert "<!-- $x_{ -->" in svg and "<!-- a $ b_{ $ -->" in svg
+    assert "<!-- $\\mathdefault{10^{6}}$ -->" in svg and "<use" in svg.split("mathdefault")[1][:900]

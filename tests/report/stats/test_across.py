@@ -36,8 +36,8 @@ def test_what_is_not_a_number_is_last_together() -> None:
     nan = float("nan")
     scores = {"a": [1.0] * 4 + [nan], "b": [2.0] * 4 + [nan], "c": [3.0] * 5}
     for better in ("lower", "higher"):
-        found = mean_ranks(scores, ["lower"] * 4 + [better]).mean
-        assert found == pytest.approx({"a": (4 + 2.5) / 5, "b": (8 + 2.5) / 5, "c": (12 + 1) / 5})
+        ranks = mean_ranks(scores, ["lower"] * 4 + [better]).mean
+        assert ranks == pytest.approx({"a": (4 + 2.5) / 5, "b": (8 + 2.5) / 5, "c": (12 + 1) / 5})
 
 
 def test_gaps_of_ranks_speak_of_the_runs() -> None:
@@ -48,23 +48,23 @@ def test_gaps_of_ranks_speak_of_the_runs() -> None:
         "far": [list(rng.normal(9, 1, size=5)) for _ in range(6)],
         "untrained": [None, *(list(rng.normal(20, 1, size=5)) for _ in range(5))],
     }
-    found = rank_gaps(rows, ["lower"] * 6)
+    gaps = rank_gaps(rows, ["lower"] * 6)
     means = {
         row: [20.0 if runs is None else float(np.mean(runs)) for runs in all_] for row, all_ in rows.items()
     }
     ranks = mean_ranks(means, ["lower"] * 6).mean
     best = next(iter(ranks))
-    assert set(found) == set(rows) - {best}
-    for row, gap in found.items():
+    assert set(gaps) == set(rows) - {best}
+    for row, gap in gaps.items():
         assert gap.mean == pytest.approx(ranks[row] - ranks[best]) and gap.low <= gap.mean <= gap.high
-    assert found["far"].low > 0.5 and found["untrained"].low > 1.5
+    assert gaps["far"].low > 0.5 and gaps["untrained"].low > 1.5
     turned = {
         row: [None if runs is None else [-v for v in runs] for runs in all_] for row, all_ in rows.items()
     }
-    assert rank_gaps(turned, ["higher"] * 6) == found
-    other = list(found)[-1]
+    assert rank_gaps(turned, ["higher"] * 6) == gaps
+    other = list(gaps)[-1]
     ahead = rank_gaps(rows, ["lower"] * 6, other)
-    assert ahead[best].mean == -found[other].mean and ahead[best].high == -found[other].low
+    assert ahead[best].mean == -gaps[other].mean and ahead[best].high == -gaps[other].low
     assert list(ahead) == sorted(ahead, key=lambda row: ahead[row].mean) and other not in ahead
     assert rank_gaps({**rows, "far": [[9.0]] * 6}, ["lower"] * 6) == {}  # other numbers of runs
 
@@ -78,9 +78,9 @@ def test_alike_rows_are_seldom_told_apart() -> None:
     rng = np.random.default_rng(1)
     apart = 0
     for _ in range(200):
-        found = mean_ranks({name: list(rng.normal(size=6)) for name in "abcde"}, ["higher"] * 6)
-        means = list(found.mean.values())
-        apart += means[-1] - means[0] > found.critical
+        ranks = mean_ranks({name: list(rng.normal(size=6)) for name in "abcde"}, ["higher"] * 6)
+        means = list(ranks.mean.values())
+        apart += means[-1] - means[0] > ranks.critical
     assert apart / 200 <= 0.07
 
 
@@ -101,8 +101,8 @@ def test_the_interval_of_the_interquartile_mean_holds_the_truth() -> None:
     rng = np.random.default_rng(2)
     hits = 0
     for _ in range(60):
-        found = interquartile_mean([list(mean + rng.normal(size=10)) for mean in (0.0, 0.0, 0.0)])
-        hits += found.low <= 0.0 <= found.high
+        interval = interquartile_mean([list(mean + rng.normal(size=10)) for mean in (0.0, 0.0, 0.0)])
+        hits += interval.low <= 0.0 <= interval.high
     assert hits / 60 >= 0.85
 
 

@@ -27,23 +27,23 @@ from physml.report.stats.verdict import Settings, tuned_alike
 def test_a_paired_gain_takes_out_what_seeds_share() -> None:
     rough = {(0, k): v for k, v in enumerate([5.0, 1.0, 9.0, 3.0])}
     better = {at: value - 0.5 + 0.01 * at[1] for at, value in rough.items()}
-    found = gain(better, rough, "lower")
-    assert found.mean == pytest.approx(0.485)
-    assert order_verdict(found, found.p_value(), settled=True) == "holds"
-    back = gain(rough, better, "lower")
-    assert order_verdict(back, back.p_value(), settled=True) == "contradicted"
-    assert order_verdict(back, back.p_value(), settled=False) == "not seen with our settings"
+    ahead = gain(better, rough, "lower")
+    assert ahead.mean == pytest.approx(0.485)
+    assert order_verdict(ahead, ahead.p_value(), settled=True) == "holds"
+    behind = gain(rough, better, "lower")
+    assert order_verdict(behind, behind.p_value(), settled=True) == "contradicted"
+    assert order_verdict(behind, behind.p_value(), settled=False) == "not seen with our settings"
 
 
 def test_p_values_are_those_of_scipy() -> None:
     rng = np.random.default_rng(3)
     first, second = rng.normal(0.8, 1.0, 8), rng.normal(0.0, 1.0, 8)
-    found = gain(dict(enumerate_runs(first)), dict(enumerate_runs(second)), "higher")
-    assert found.p_value() == pytest.approx(scipy.stats.ttest_rel(first, second).pvalue)
+    paired = gain(dict(enumerate_runs(first)), dict(enumerate_runs(second)), "higher")
+    assert paired.p_value() == pytest.approx(scipy.stats.ttest_rel(first, second).pvalue)
     difference = first - second
     below = scipy.stats.ttest_1samp(difference, 2.0, alternative="less").pvalue
     above = scipy.stats.ttest_1samp(difference, -2.0, alternative="greater").pvalue
-    assert found.p_value(2.0) == pytest.approx(max(below, above))
+    assert paired.p_value(2.0) == pytest.approx(max(below, above))
 
 
 def enumerate_runs(values: np.ndarray) -> list[tuple[tuple[int, int], float]]:
@@ -53,37 +53,37 @@ def enumerate_runs(values: np.ndarray) -> list[tuple[tuple[int, int], float]]:
 def test_a_ratio_is_that_of_geometric_means_and_is_held_against_a_factor() -> None:
     first = {(0, seed): value for seed, value in enumerate([0.20, 0.25, 0.16, 0.22])}
     second = {(0, seed): value for seed, value in enumerate([0.61, 0.72, 0.50, 0.63])}
-    found = log_ratio(first, second, "lower")
-    assert found is not None
+    ratio = log_ratio(first, second, "lower")
+    assert ratio is not None
     logs = np.log([*second.values()]) - np.log([*first.values()])
-    assert found.mean == pytest.approx(logs.mean()) and math.exp(found.mean) == pytest.approx(2.97, abs=0.01)
-    same = math.exp(found.mean)
+    assert ratio.mean == pytest.approx(logs.mean()) and math.exp(ratio.mean) == pytest.approx(2.97, abs=0.01)
+    same = math.exp(ratio.mean)
     for factor, word in ((2.0, "holds"), (6.0, "contradicted"), (same, "cannot be told apart")):
-        shifted = less(found, math.log(factor))
+        shifted = less(ratio, math.log(factor))
         expected = scipy.stats.ttest_1samp(logs, math.log(factor)).pvalue
         assert shifted.p_value() == pytest.approx(expected, abs=1e-9)
         assert order_verdict(shifted, shifted.p_value(), settled=True) == word
-    assert less(found, 1.0).low == pytest.approx(found.low - 1.0)
+    assert less(ratio, 1.0).low == pytest.approx(ratio.low - 1.0)
     assert log_ratio(first | {(0, 0): 0.0}, second, "lower") is None
 
 
 def test_starts_are_averaged_before_splits_are_paired() -> None:
     first = {(j, k): 10.0 * j + k for j in range(4) for k in range(5)}
     second = {(j, k): 10.0 * j + k - 1.0 - 0.1 * j for j in range(4) for k in range(5)}
-    found = gain(first, second, "higher", "splits", test_to_train=0.5)
-    assert found.n == 4  # not 20
+    paired = gain(first, second, "higher", "splits", test_to_train=0.5)
+    assert paired.n == 4  # not 20
     differences = [1.0, 1.1, 1.2, 1.3]
-    assert found.mean == pytest.approx(1.15)
+    assert paired.mean == pytest.approx(1.15)
     half = scipy.stats.t.ppf(0.975, 3) * np.std(differences, ddof=1)
-    assert found.high == pytest.approx(1.15 + half * math.sqrt(1 / 4))
-    assert found.new_high == pytest.approx(1.15 + half * math.sqrt(1 / 4 + 0.5))
+    assert paired.high == pytest.approx(1.15 + half * math.sqrt(1 / 4))
+    assert paired.new_high == pytest.approx(1.15 + half * math.sqrt(1 / 4 + 0.5))
     assert gain(first, second, "higher").n == 20
     assert gain(first, second, "higher").new_high is None
 
 
 def test_only_common_runs_are_paired() -> None:
-    found = gain({(0, 0): 1.0, (0, 7): 99.0}, {(0, 0): 2.0, (1, 0): 50.0}, "lower")
-    assert (found.n, found.mean, found.p_value()) == (1, 1.0, None)
+    paired = gain({(0, 0): 1.0, (0, 7): 99.0}, {(0, 0): 2.0, (1, 0): 50.0}, "lower")
+    assert (paired.n, paired.mean, paired.p_value()) == (1, 1.0, None)
     with pytest.raises(InputError, match="share none"):
         gain({(0, 0): 1.0}, {(0, 1): 1.0}, "lower")
 
@@ -102,9 +102,9 @@ def test_holm_keeps_the_order_and_never_lowers(p_values: dict[str, float]) -> No
 
 
 def test_equal_runs_are_a_tie() -> None:
-    found = gain({(0, k): 1.0 for k in range(5)}, {(0, k): 1.0 for k in range(5)}, "lower")
-    assert order_verdict(found, found.p_value(), settled=True) == "cannot be told apart"
-    assert tie_verdict(found, found.p_value(0.1), 0.1, settled=True) == "holds"
+    tie = gain({(0, k): 1.0 for k in range(5)}, {(0, k): 1.0 for k in range(5)}, "lower")
+    assert order_verdict(tie, tie.p_value(), settled=True) == "cannot be told apart"
+    assert tie_verdict(tie, tie.p_value(0.1), 0.1, settled=True) == "holds"
 
 
 @pytest.mark.parametrize(
@@ -118,14 +118,14 @@ def test_equal_runs_are_a_tie() -> None:
 )
 def test_tie(mean: float, sd: float, expected: str) -> None:
     values = {(0, k): mean + sd * x for k, x in enumerate([-1.0, 0.0, 1.0, -1.0, 1.0])}
-    found = gain(values, {(0, k): 0.0 for k in range(5)}, "higher")
-    assert tie_verdict(found, found.p_value(0.2), 0.2, settled=True) == expected
+    difference = gain(values, {(0, k): 0.0 for k in range(5)}, "higher")
+    assert tie_verdict(difference, difference.p_value(0.2), 0.2, settled=True) == expected
 
 
 def test_no_verdict_below_three_pairs() -> None:
-    found = Gain(2, 1.0, 0.1, 0.5, 1.5)
-    assert order_verdict(found, found.p_value(), settled=True) is None
-    assert tie_verdict(found, found.p_value(5.0), 5.0, settled=True) is None
+    few = Gain(2, 1.0, 0.1, 0.5, 1.5)
+    assert order_verdict(few, few.p_value(), settled=True) is None
+    assert tie_verdict(few, few.p_value(5.0), 5.0, settled=True) is None
 
 
 @pytest.mark.parametrize(

@@ -20,18 +20,18 @@ def test_with_a_printed_sd_the_interval_is_welchs() -> None:
     rng = np.random.default_rng(1)
     ours, theirs = rng.normal(1.0, 1.0, 9), rng.normal(0.0, 3.0, 9)
     printed = Published(float(theirs.mean()), sd=float(theirs.std(ddof=1)), n=9, statistic="mean")
-    found = compare(stats.summarise(list(ours), "higher"), printed, 0.0, "higher")
+    comparison = compare(stats.summarise(list(ours), "higher"), printed, 0.0, "higher")
     expected = scipy.stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval(0.95)
-    assert found is not None and len(found.readings) == 1
-    assert found.readings[0].low == pytest.approx(expected.low)
-    assert found.readings[0].high == pytest.approx(expected.high)
+    assert comparison is not None and len(comparison.readings) == 1
+    assert comparison.readings[0].low == pytest.approx(expected.low)
+    assert comparison.readings[0].high == pytest.approx(expected.high)
 
 
 def test_without_an_sd_the_spread_is_ours() -> None:
     values = [1.0, 2.0, 4.0]
-    found = compare(stats.summarise(values, "higher"), Published(0.0, n=5, statistic="mean"), 0.0, "higher")
+    result = compare(stats.summarise(values, "higher"), Published(0.0, n=5, statistic="mean"), 0.0, "higher")
     half = scipy.stats.t.ppf(0.975, 2) * np.std(values, ddof=1) * math.sqrt(1 / 3 + 1 / 5)
-    assert found is not None and found.readings[0].high == pytest.approx(np.mean(values) + half)
+    assert result is not None and result.readings[0].high == pytest.approx(np.mean(values) + half)
 
 
 def test_repeated_searches_widen_the_interval() -> None:
@@ -85,9 +85,9 @@ def test_readings_of_a_number_whose_kind_is_unknown() -> None:
 
 def test_readings_that_disagree_are_not_decidable() -> None:
     ours = stats.summarise([1.0, 1.01, 0.99, 1.02, 0.98, 1.0, 1.01, 0.99, 1.0, 1.0], "higher")
-    found = compare(ours, Published(0.99), 0.0, "higher")  # low for a best of 10, usual for a mean
-    assert found is not None and found.outcome == "not decidable"
-    assert {r.outcome for r in found.readings} == {"cannot be told apart", "better"}
+    comparison = compare(ours, Published(0.99), 0.0, "higher")  # low for a best of 10, usual for a mean
+    assert comparison is not None and comparison.outcome == "not decidable"
+    assert {r.outcome for r in comparison.readings} == {"cannot be told apart", "better"}
 
 
 def test_a_significant_difference_inside_the_margin_agrees() -> None:
@@ -143,16 +143,16 @@ WORDS = [
 ]
 
 
-@pytest.mark.parametrize(("found", "settled", "searched", "quoted"), WORDS)
+@pytest.mark.parametrize(("result", "settled", "searched", "quoted"), WORDS)
 def test_words_accuse_no_more_than_settings_permit(
-    found: Outcome, settled: str, searched: str, quoted: str
+    result: Outcome, settled: str, searched: str, quoted: str
 ) -> None:
     for kind in ("published", "official code"):
-        assert str(verdict(outcome(found), Settings(kind), quoted=False)) == settled  # type: ignore[arg-type]
-    assert str(verdict(outcome(found), SEARCHED, quoted=False)) == searched
-    assert str(verdict(outcome(found), SEARCHED, quoted=True)) == quoted
-    if found == "worse":
-        assert str(verdict(outcome(found), Settings("own"), quoted=False)) == "not reached with our settings"
+        assert str(verdict(outcome(result), Settings(kind), quoted=False)) == settled  # type: ignore[arg-type]
+    assert str(verdict(outcome(result), SEARCHED, quoted=False)) == searched
+    assert str(verdict(outcome(result), SEARCHED, quoted=True)) == quoted
+    if result == "worse":
+        assert str(verdict(outcome(result), Settings("own"), quoted=False)) == "not reached with our settings"
 
 
 def test_settings_are_those_of_the_record() -> None:

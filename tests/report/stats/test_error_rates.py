@@ -61,20 +61,20 @@ OUTCOMES: tuple[Outcome, ...] = ("agrees", "better", "worse", "cannot be told ap
 def rates(case: Case, n: int, shift: float = 0.0, margin: float = MARGIN) -> dict[Outcome, float]:
     """The share of each outcome when our n runs have the mean `shift` and theirs 0."""
     rng = np.random.default_rng([n, case.k, round(100 * case.spread), round(100 * abs(shift))])
-    found: Counter[Outcome] = Counter()
+    counts: Counter[Outcome] = Counter()
     for _ in range(REPEATS):
         ours = summarise(list(rng.normal(shift, 1.0, n)), "higher")
         comparison = compare(ours, case.published(rng), margin, "higher")
         assert comparison is not None
-        found[comparison.outcome] += 1
-    return {outcome: found[outcome] / REPEATS for outcome in OUTCOMES}
+        counts[comparison.outcome] += 1
+    return {outcome: counts[outcome] / REPEATS for outcome in OUTCOMES}
 
 
 @each("n", [3, 5, 10])
 @each("case", EQUAL)
 def test_equal_methods_are_seldom_told_apart(case: Case, n: int) -> None:
-    found = rates(case, n, margin=0.0)  # a margin only turns some of them into agreement
-    assert found["better"] + found["worse"] <= 0.07
+    shares = rates(case, n, margin=0.0)  # a margin only turns some of them into agreement
+    assert shares["better"] + shares["worse"] <= 0.07
 
 
 def test_equal_methods_agree_and_different_ones_differ() -> None:
@@ -103,8 +103,8 @@ def test_failing_runs_raise_false_verdicts() -> None:
     better = 0
     for _ in range(REPEATS):
         published = Published(float(runs(5).mean()), n=5, statistic="mean")
-        found = compare(summarise(list(runs(5)), "higher"), published, 0.0, "higher")
-        better += found is not None and found.outcome == "better"
+        comparison = compare(summarise(list(runs(5)), "higher"), published, 0.0, "higher")
+        better += comparison is not None and comparison.outcome == "better"
     assert 0.05 < better / REPEATS < 0.12
 
 
@@ -131,9 +131,9 @@ def test_the_docs_print_a_rate_for_every_case() -> None:
     for case in [*EQUAL, *UNEQUAL]:
         assert page.count(f"| {case.text} | ") == 3, case.text
     case = EQUAL[2]
-    found = round(100 * rates(case, 10)["agrees"])
+    rate = round(100 * rates(case, 10)["agrees"])
     (line,) = (text for text in page.splitlines() if text.startswith(f"| {case.text} | 10 | "))
-    assert abs(int(line.split("|")[3]) - found) <= 1
+    assert abs(int(line.split("|")[3]) - rate) <= 1
 
 
 if __name__ == "__main__":

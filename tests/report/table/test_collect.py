@@ -36,7 +36,7 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 def record(experiment: str, seed: int, rmse: float | None = 1.0, **changes: Any) -> dict[str, Any]:
     """A finished record as a run leaves it."""
     last128 = None if rmse is None else rmse * 1.01
-    made = {
+    fields = {
         "test": {"rmse": rmse, "rmse_last128": last128},
         "selected": {"rule": "min valid/rmse", "step": 10},
         "n_parameters": 1233,
@@ -51,7 +51,7 @@ def record(experiment: str, seed: int, rmse: float | None = 1.0, **changes: Any)
         "provenance": {"kind": "paper"},
         "ended": f"2024-05-0{seed + 1}T10:00:00Z",
     }
-    return finished(experiment, seed, **made | changes)
+    return finished(experiment, seed, **fields | changes)
 
 
 SEARCHED = {"kind": "searched-here", "note": "Random search: 24 trials."}
@@ -194,11 +194,11 @@ def spec(**changes: Any) -> TableSpec:
 
 @cache
 def synthetic() -> Table:
-    made = spec()
-    identities = ids(*tables.experiments_of(made)) | {"t/not composed": None}
-    records = [r for found, _ in STATES.values() for r in found]
+    table_spec = spec()
+    identities = ids(*tables.experiments_of(table_spec)) | {"t/not composed": None}
+    records = [r for examples, _ in STATES.values() for r in examples]
     return collect(
-        made,
+        table_spec,
         identities,
         records,
         running={("t/running", 0, 1)},
@@ -292,12 +292,12 @@ def test_a_claim_that_names_an_amount_is_tested_on_it() -> None:
 
     def lines(**amount: float) -> list[str]:
         pair = {"better": "agrees", "than": "worse", "column": "clean", **amount}
-        made = spec(claim={"text": "a claim", "amounts": [pair]})
-        return claim_lines(collect(made, ids("t/agrees", "t/worse"), records))
+        table_spec = spec(claim={"text": "a claim", "amounts": [pair]})
+        return claim_lines(collect(table_spec, ids("t/agrees", "t/worse"), records))
 
-    told = lines(times=6)
-    assert told[0] == "Claim: a claim. Its ranking and amounts: contradicted."
-    assert "at least 6 times better than worse (clean): contradicted (ratio 3.00 [3.0" in told[1]
+    sentences = lines(times=6)
+    assert sentences[0] == "Claim: a claim. Its ranking and amounts: contradicted."
+    assert "at least 6 times better than worse (clean): contradicted (ratio 3.00 [3.0" in sentences[1]
     assert "times better than worse (clean): holds" in lines(times=2)[1]
     assert "agrees better than worse by at least 3 1e-2 (clean): contradicted" in lines(points=3)[1]
     assert "by at least 1 1e-2 (clean): holds (gain +2.0" in lines(points=1)[1]
@@ -311,36 +311,36 @@ def test_repeats_of_a_search_stand_beside_its_row(monkeypatch: pytest.MonkeyPatc
     """In the unit of the column, and only for settings that the search found."""
     spread = SearchSpread("rmse", "lower", (0.01, 0.02, 0.03))
     monkeypatch.setattr("physml.report.table.runs.spread_of_search", {"toy-agrees": spread}.get)
-    found = {"kind": "searched-here", "search": "results/search/toy-agrees.json"}
-    records = [record("t/agrees", seed, 0.02, provenance=found) for seed in range(3)]
+    provenance = {"kind": "searched-here", "search": "results/search/toy-agrees.json"}
+    records = [record("t/agrees", seed, 0.02, provenance=provenance) for seed in range(3)]
     records += [record("t/worse", seed, 0.03) for seed in range(3)]
     table = collect(spec(), ids("t/agrees", "t/worse"), records)
-    told = list(search_lines(table))
-    assert len(told) == 1 and "agrees ± 1.0000 (best 1.0000, worst 3.0000, n = 3)" in told[0]
-    assert "worse ±" not in told[0]
+    notes = list(search_lines(table))
+    assert len(notes) == 1 and "agrees ± 1.0000 (best 1.0000, worst 3.0000, n = 3)" in notes[0]
+    assert "worse ±" not in notes[0]
     for long in (False, True):
         assert "agrees ± 1.0000 (best" in on_terminal(document(table), 260, long=long)
 
 
 def test_splits_have_their_own_spread() -> None:
-    made = spec(splits=[0, 1, 2], seeds=[0, 1], spread="splits")
+    table_spec = spec(splits=[0, 1, 2], seeds=[0, 1], spread="splits")
     records = [record("t/agrees", k, 0.01 * (1 + j), split=j) for j in range(3) for k in range(2)]
-    cell = collect(made, ids("t/agrees"), records).column("clean")[0]
+    cell = collect(table_spec, ids("t/agrees"), records).column("clean")[0]
     assert cell.summary is not None
     assert (cell.done, cell.wanted, cell.summary.n) == (6, 6, 3)
     assert cell.summary.sd == pytest.approx(1.0)
 
 
 def test_paired_seeds_and_splits() -> None:
-    made = spec(splits=[0, 1, 2], seeds=[6, 5, 7], spread="splits", paired=True)
-    assert [run[1:] for run in made.runs[:3]] == [(0, 6), (1, 5), (2, 7)]  # in the order given
+    table_spec = spec(splits=[0, 1, 2], seeds=[6, 5, 7], spread="splits", paired=True)
+    assert [run[1:] for run in table_spec.runs[:3]] == [(0, 6), (1, 5), (2, 7)]  # in the order given
     records = [record("t/agrees", k, 0.01 * (1 + j), split=j) for j in range(3) for k in (5, 6, 7)]
-    table = collect(made, ids("t/agrees"), records)
+    table = collect(table_spec, ids("t/agrees"), records)
     cell = table.column("clean")[0]
     assert cell.summary is not None and cell.summary.mean == pytest.approx(2.0)
     assert (cell.done, cell.wanted, cell.summary.n) == (3, 3, 3)
     assert "seeds 6, 5, 7; splits 0, 1, 2, each with one of the seeds" in "\n".join(fact_lines(table))
-    assert made.with_seeds((0,)).runs[:3] == [("t/agrees", j, 0) for j in range(3)]
+    assert table_spec.with_seeds((0,)).runs[:3] == [("t/agrees", j, 0) for j in range(3)]
     with pytest.raises(ConfigError, match="got 2 seeds and 3 splits"):
         spec(splits=[0, 1, 2], seeds=[0, 1], paired=True)
 
@@ -384,8 +384,8 @@ def test_uncommitted_code_and_choice_by_test_are_told() -> None:
 
 def test_the_state_of_a_table_counts_each_run_once() -> None:
     state = table_state(synthetic())
-    wanted = len({row.experiment for row in spec().rows if row.experiment}) * 3
-    assert state.startswith(f"{sum(c.done for c in synthetic().column('official'))}/{wanted} runs; ")
+    n_runs = len({row.experiment for row in spec().rows if row.experiment}) * 3
+    assert state.startswith(f"{sum(c.done for c in synthetic().column('official'))}/{n_runs} runs; ")
     assert "1 differs: worse" in state and "3 agrees" in state and "2 not comparable: short budget" in state
 
 
@@ -397,12 +397,12 @@ NUMBER = re.compile(r"\d+\.\d{6,}")
 
 @pytest.mark.parametrize("name", ["table.md", "table.csv", "table.console.txt", "table.wide.txt"])
 def test_rendering_is_golden(name: str) -> None:
-    found, kept = renderings()[name], (GOLDEN / name).read_text(encoding="utf-8")
+    rendered, kept = renderings()[name], (GOLDEN / name).read_text(encoding="utf-8")
     if name.endswith(".csv"):  # twelve digits, of which the last depends on the version of scipy
-        numbers = [[float(x) for x in NUMBER.findall(text)] for text in (found, kept)]
+        numbers = [[float(x) for x in NUMBER.findall(text)] for text in (rendered, kept)]
         assert numbers[0] == pytest.approx(numbers[1], rel=1e-10)
-        found, kept = NUMBER.sub("#", found), NUMBER.sub("#", kept)
-    assert found == kept
+        rendered, kept = NUMBER.sub("#", rendered), NUMBER.sub("#", kept)
+    assert rendered == kept
 
 
 def test_no_cell_is_empty() -> None:
@@ -422,10 +422,10 @@ def test_writing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_a_console_line_fits_the_terminal() -> None:
-    made = document(synthetic())
+    page = document(synthetic())
     for width in (80, 100, 140, 240):
         for long in (False, True):
-            assert max(map(len, on_terminal(made, width, long=long, rules=long).splitlines())) <= width
+            assert max(map(len, on_terminal(page, width, long=long, rules=long).splitlines())) <= width
 
 
 # --- configs
@@ -504,10 +504,10 @@ def test_numbers_like_1e_2_are_numbers(tmp_path: Path) -> None:
 
 @each("ident", lambda: tables.table_ids(kind="runs"))
 def test_every_table_of_conf_loads_and_renders(ident: str) -> None:
-    made = tables.load_table(CONF / "table" / f"{ident}.yaml")
-    for experiment in tables.experiments_of(made):
+    table_spec = tables.load_table(CONF / "table" / f"{ident}.yaml")
+    for experiment in tables.experiments_of(table_spec):
         assert studies.is_name(experiment)
-    table = collect(made, ids(*tables.experiments_of(made)), [])
+    table = collect(table_spec, ids(*tables.experiments_of(table_spec)), [])
     assert {str(cell.state) for cell in table.cells if cell.wanted} == {"missing"}
     assert all(form(document(table)) for form in FORMS.values())
 
@@ -519,7 +519,7 @@ def test_aliases_are_unique() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "paper", "found"),
+    ("name", "paper", "expected"),
     [
         ("lem-4", "lem", "lem-4"),
         ("4", "lem", "lem-4"),
@@ -531,8 +531,8 @@ def test_aliases_are_unique() -> None:
         ("3.6", "cornn", "unicornn-6"),
     ],
 )
-def test_a_table_is_found_by_its_names(name: str, paper: str, found: str) -> None:
-    assert tables.find_table(name, paper).stem == found
+def test_a_table_is_found_by_its_names(name: str, paper: str, expected: str) -> None:
+    assert tables.find_table(name, paper).stem == expected
 
 
 def test_an_unknown_table_gets_near_names_and_ids_are_sorted_by_number(tmp_path: Path) -> None:
@@ -562,15 +562,15 @@ def test_seeds_and_rows_from_the_command_line() -> None:
 
 def test_an_extra_row_may_have_an_experiment_of_its_own_in_each_column() -> None:
     row = typed.parse_row("label=Mine, dt=2,official=./a.yaml")
-    made = typed.with_rows(spec(), [row])
-    column = next(c for c in made.columns if c.key == "official")
-    assert (row.label, made.cell(row, column).experiment) == ("Mine, dt=2", "./a.yaml")
-    assert ("./a.yaml", 0, 2) in made.runs
+    extended = typed.with_rows(spec(), [row])
+    column = next(c for c in extended.columns if c.key == "official")
+    assert (row.label, extended.cell(row, column).experiment) == ("Mine, dt=2", "./a.yaml")
+    assert ("./a.yaml", 0, 2) in extended.runs
     with pytest.raises(ConfigError, match="row Mine: there is no column offical"):
         typed.with_rows(spec(), [typed.parse_row("label=Mine,offical=./a.yaml")])
-    one = typed.with_rows(spec(), [typed.parse_row("label=Mine,experiment=./mine.yaml")])
+    common = typed.with_rows(spec(), [typed.parse_row("label=Mine,experiment=./mine.yaml")])
     records = [record("./mine.yaml", k, 0.01, identity="00000001") for k in range(3)]
-    cell = collect(one, {"./mine.yaml": "00000001"}, records).column("official")[-1]
+    cell = collect(common, {"./mine.yaml": "00000001"}, records).column("official")[-1]
     assert (cell.row, cell.done, cell.extra) == ("Mine", 3, True)
 
 
@@ -586,9 +586,9 @@ def test_data_that_were_not_compared_are_named_below_the_table() -> None:
     data = {"kind": "content-verified", "files": [{"name": n, "verified": v} for n, v in how.items()]}
     data["notes"] = ["1 of 6 items of test stand in train or valid too"]
     runs = [record("t/agrees", k, 0.01, data=data) for k in range(2)]
-    made = collect(spec(), ids("t/agrees"), runs)
-    assert made.facts.unproven == {"content": ("a.zip",), "first seen": ("b.ts",)}
-    lines = fact_lines(made)
+    table = collect(spec(), ids("t/agrees"), runs)
+    assert table.facts.unproven == {"content": ("a.zip",), "first seen": ("b.ts",)}
+    lines = fact_lines(table)
     for kind in ("content-verified", "unverified data"):
         runs = [record("t/agrees", k, 0.01, data={"kind": kind}) for k in range(3)]
         unverified = str(collect(spec(), ids("t/agrees"), runs).cells[0].state)
@@ -626,22 +626,23 @@ def test_a_claim_of_rows_that_are_tuned_otherwise_gets_no_verdict() -> None:
 
 
 def test_a_row_may_have_more_seeds_than_the_table() -> None:
-    made = spec(seeds=[0, 1])
-    own = next(row for row in made.rows if row.label == "agrees")
-    made = dataclasses.replace(
-        made, rows=tuple(dataclasses.replace(r, seeds=(0, 1, 5)) if r is own else r for r in made.rows)
+    table_spec = spec(seeds=[0, 1])
+    own = next(row for row in table_spec.rows if row.label == "agrees")
+    table_spec = dataclasses.replace(
+        table_spec,
+        rows=tuple(dataclasses.replace(r, seeds=(0, 1, 5)) if r is own else r for r in table_spec.rows),
     )
-    assert made.seeds_of("t/agrees") == (0, 1, 5) and made.seeds_of("t/worse") == (0, 1)
-    assert [run for run in made.runs if run[0] == "t/agrees"] == [("t/agrees", 0, k) for k in (0, 1, 5)]
+    assert table_spec.seeds_of("t/agrees") == (0, 1, 5) and table_spec.seeds_of("t/worse") == (0, 1)
+    assert [run for run in table_spec.runs if run[0] == "t/agrees"] == [("t/agrees", 0, k) for k in (0, 1, 5)]
     records = [record(f"t/{name}", k, 0.01 + k / 1000) for name in ("agrees", "worse") for k in (0, 1, 5)]
-    table = collect(made, ids("t/agrees", "t/worse"), records)
+    table = collect(table_spec, ids("t/agrees", "t/worse"), records)
     cells = {cell.row: cell for cell in table.column("clean")}
     assert (cells["agrees"].done, cells["agrees"].wanted) == (3, 3)
     assert (cells["worse"].done, cells["worse"].wanted) == (2, 2)
     assert any(line.startswith("Runs: seeds 0, 1; agrees: 0, 1, 5") for line in fact_lines(table))
-    assert made.with_seeds((7,)).seeds_of("t/agrees") == (7,)
+    assert table_spec.with_seeds((7,)).seeds_of("t/agrees") == (7,)
     with pytest.raises(ConfigError, match="row agrees: seeds must be different whole numbers"):
-        dataclasses.replace(made, rows=(dataclasses.replace(own, seeds=(1, 1)), *made.rows[1:]))
+        dataclasses.replace(table_spec, rows=(dataclasses.replace(own, seeds=(1, 1)), *table_spec.rows[1:]))
 
 
 def test_searched_experiments_of_a_study_are_named_together() -> None:
@@ -654,7 +655,7 @@ def test_searched_experiments_of_a_study_are_named_together() -> None:
         "g2/film-c": 0,
         "x/y": 1,
     }
-    provenance = {name: "searched-here" if found else "official-code" for name, found in kinds.items()}
+    provenance = {name: "searched-here" if searched else "official-code" for name, searched in kinds.items()}
     assert list(searched_here(provenance)) == ["g2/film-a", "g2/film-b", "g2/texas-*", "x/y"]
 
 
@@ -665,12 +666,12 @@ def test_memory_is_the_median_over_the_runs_that_have_them() -> None:
         cost | {"peak_memory_mib": 500.0},
         cost | {"peak_memory_mib": 700.0},
     ]
-    records = [record("t/agrees", k, 0.01 + k / 1000, cost=one) for k, one in enumerate(costs)]
+    records = [record("t/agrees", k, 0.01 + k / 1000, cost=spent) for k, spent in enumerate(costs)]
     table = collect(spec(), ids("t/agrees"), records)
     heads, *lines = table_values.values(table)
-    (line,) = (dict(zip(heads, one, strict=True)) for one in lines if one[1:3] == ("agrees", "clean"))
+    (line,) = (dict(zip(heads, cells, strict=True)) for cells in lines if cells[1:3] == ("agrees", "clean"))
     assert line["peak_memory_mib"] == 500.0
-    (missing,) = (dict(zip(heads, one, strict=True)) for one in lines if one[1:3] == ("worse", "clean"))
+    (missing,) = (dict(zip(heads, cells, strict=True)) for cells in lines if cells[1:3] == ("worse", "clean"))
     assert missing["peak_memory_mib"] is None
     grid = next(b for b in document(table).long if isinstance(b, Grid) and "clean" in b.heading)
-    assert [one[-1] for one in grid.lines if one[0] == "agrees"] == ["500 MiB"]
+    assert [cells[-1] for cells in grid.lines if cells[0] == "agrees"] == ["500 MiB"]

@@ -69,47 +69,47 @@ def records(rows: tuple[str, ...] = ROWS) -> list[dict[str, Any]]:
     ]
 
 
-def made(found: list[dict[str, Any]], **changes: Any) -> Table:
-    one = spec(**changes)
-    return collect(one, ids(*(f"t/{row}-{key}" for row in ROWS for key in KEYS)), found)  # type: ignore[arg-type]
+def made(runs: list[dict[str, Any]], **changes: Any) -> Table:
+    table_spec = spec(**changes)
+    return collect(table_spec, ids(*(f"t/{row}-{key}" for row in ROWS for key in KEYS)), runs)  # type: ignore[arg-type]
 
 
-def ranking(found: list[dict[str, Any]], **changes: Any) -> Ranking:
-    ranked = made(found, **changes).ranking
+def ranking(runs: list[dict[str, Any]], **changes: Any) -> Ranking:
+    ranked = made(runs, **changes).ranking
     assert ranked is not None
     return ranked
 
 
 def test_rows_are_ranked_by_their_means() -> None:
-    found = ranking(records())
-    assert found.ranks is not None
-    assert found.ranks.mean == pytest.approx({"A": 1.0, "C": 2.6, "B": 2.4, "D": 4.0})
-    assert list(found.ranks.mean) == ["A", "B", "C", "D"]
-    assert found.ranks.n_columns == 5 and not found.left_out
-    assert found.middle["A"].low <= found.middle["A"].mean <= found.middle["A"].high
-    assert found.middle["A"].mean == pytest.approx(90, abs=0.2)
+    ranked = ranking(records())
+    assert ranked.ranks is not None
+    assert ranked.ranks.mean == pytest.approx({"A": 1.0, "C": 2.6, "B": 2.4, "D": 4.0})
+    assert list(ranked.ranks.mean) == ["A", "B", "C", "D"]
+    assert ranked.ranks.n_columns == 5 and not ranked.left_out
+    assert ranked.middle["A"].low <= ranked.middle["A"].mean <= ranked.middle["A"].high
+    assert ranked.middle["A"].mean == pytest.approx(90, abs=0.2)
 
 
 def test_rows_at_chance_share_the_last_rank_of_their_column() -> None:
     """In column p the constant has 0.85, which only A beats: B, C and D are last together."""
     chance = {"references": {"majority class": {"accuracy": 0.85}, "linear": {"accuracy": 0.99}}}
-    found = ranking([r | chance if r["experiment"].endswith("-p") else r for r in records()])
-    assert found.ranks is not None
-    assert found.untrained == {"B": ("P",), "C": ("P",), "D": ("P",)}
-    assert found.ranks.mean == pytest.approx({"A": 1.0, "B": 2.6, "C": 2.6, "D": 3.8})
-    assert list(found.behind) == ["B", "C", "D"]
-    assert found.behind["D"].mean == pytest.approx(2.8)
-    (line,) = [line for line in blocks_of(found)[1].lines if line.startswith("No better than a constant")]
+    ranked = ranking([r | chance if r["experiment"].endswith("-p") else r for r in records()])
+    assert ranked.ranks is not None
+    assert ranked.untrained == {"B": ("P",), "C": ("P",), "D": ("P",)}
+    assert ranked.ranks.mean == pytest.approx({"A": 1.0, "B": 2.6, "C": 2.6, "D": 3.8})
+    assert list(ranked.behind) == ["B", "C", "D"]
+    assert ranked.behind["D"].mean == pytest.approx(2.8)
+    (line,) = [line for line in blocks_of(ranked)[1].lines if line.startswith("No better than a constant")]
     assert line.endswith("B (P); C (P); D (P)")
 
 
 def test_rows_that_still_improve_are_counted() -> None:
     late = {"selected": {"rule": "max valid/accuracy", "step": 95}, "n_steps": 100}
     early = {"selected": {"rule": "max valid/accuracy", "step": 40}, "n_steps": 100}
-    found = [r | (late if r["experiment"] in ("t/A-q", "t/B-q", "t/C-s") else early) for r in records()]
-    found = [r | early if (r["experiment"], r["split"]) == ("t/B-q", 0) else r for r in found]  # not most
-    found = [r | early if r["experiment"] == "t/C-s" and r["split"] < 2 else r for r in found]  # half
-    ranked = ranking(found)
+    runs = [r | (late if r["experiment"] in ("t/A-q", "t/B-q", "t/C-s") else early) for r in records()]
+    runs = [r | early if (r["experiment"], r["split"]) == ("t/B-q", 0) else r for r in runs]  # not most
+    runs = [r | early if r["experiment"] == "t/C-s" and r["split"] < 2 else r for r in runs]  # half
+    ranked = ranking(runs)
     assert ranked.improving == {"Q": 2}
     (line,) = [line for line in blocks_of(ranked)[1].lines if line.endswith("ranks: Q 2 of 4")]
     assert "last tenth" in line
@@ -119,9 +119,9 @@ def test_a_row_needs_all_comparable_runs_in_all_columns() -> None:
     few = [r for r in records() if (r["experiment"], r["split"]) != ("t/A-q", 3)]
     few = [r | {"data": {"kind": "substitute data"}} if r["experiment"] == "t/B-r" else r for r in few]
     few = [r | {"data": {"kind": "content-verified"}} if r["experiment"] == "t/C-r" else r for r in few]
-    found = ranking(few)
-    assert found.left_out == {"A": "3/4 runs on Q", "B": "substitute data on R"}
-    assert found.ranks is None and list(found.rows) == ["C", "D"]
+    ranked = ranking(few)
+    assert ranked.left_out == {"A": "3/4 runs on Q", "B": "substitute data on R"}
+    assert ranked.ranks is None and list(ranked.rows) == ["C", "D"]
     assert ranking(records(("A", "B", "C"))).left_out == {"D": "not run on P, Q, R, S, T"}
 
 
@@ -136,8 +136,8 @@ def test_columns_of_several_units_have_no_common_mean() -> None:
     columns = [dataclasses.replace(c, unit="1" if c.key == "p" else "%") for c in spec().columns]
     other = dataclasses.replace(spec(), columns=tuple(columns))
     experiments = ids(*(f"t/{row}-{key}" for row in ROWS for key in KEYS))
-    found = collect(other, experiments, records()).ranking  # type: ignore[arg-type]
-    assert found is not None and found.ranks is not None and not found.middle
+    ranked = collect(other, experiments, records()).ranking  # type: ignore[arg-type]
+    assert ranked is not None and ranked.ranks is not None and not ranked.middle
 
 
 def test_the_section_is_in_every_form() -> None:
@@ -157,8 +157,8 @@ def test_the_section_is_in_every_form() -> None:
 
 
 def test_a_table_of_our_own_has_its_means_by_rank_the_best_in_bold() -> None:
-    found = [r for r in records(("D", "C", "B", "A")) if r["experiment"] != "t/D-t"]
-    table = made(found)
+    runs = [r for r in records(("D", "C", "B", "A")) if r["experiment"] != "t/D-t"]
+    table = made(runs)
     shown = document(table)
     grid = shown.first[2]
     assert isinstance(grid, Grid) and grid.narrow is not None
@@ -254,27 +254,27 @@ def test_a_family_names_columns_that_are_ranked() -> None:
 
 
 def test_a_figure_takes_the_runs_of_its_table(tmp_path: Path) -> None:
-    wanted = ranks_spec(families={"universities": ("texas", "wisconsin"), "film": ("film",)})
-    assert len(experiments_of(wanted)) == 135  # 27 rows, 5 graphs
-    assert len(wanted.runs) == 1350
-    assert {seed for _, _, seed in wanted.with_seeds((3, 4)).runs} == {3, 4}
-    identities = ids(*experiments_of(wanted))
+    figure_spec = ranks_spec(families={"universities": ("texas", "wisconsin"), "film": ("film",)})
+    assert len(experiments_of(figure_spec)) == 135  # 27 rows, 5 graphs
+    assert len(figure_spec.runs) == 1350
+    assert {seed for _, _, seed in figure_spec.with_seeds((3, 4)).runs} == {3, 4}
+    identities = ids(*experiments_of(figure_spec))
     rng = np.random.default_rng(0)
-    every = [record(e, split, rng.random()) for e, split, _ in wanted.runs]
-    found = figures.collect(wanted, identities, every)  # type: ignore[arg-type]
-    lines = state_lines(found)
+    every = [record(e, split, rng.random()) for e, split, _ in figure_spec.runs]
+    collected = figures.collect(figure_spec, identities, every)  # type: ignore[arg-type]
+    lines = state_lines(collected)
     assert len(lines) == 28 and all(": mean rank " in line for line in lines[:27])
-    assert list(found.gaps) == ["all 5 columns", "universities", "film"] and found.ranking is not None
-    runs = {row: samples[2:3] for row, samples in found.ranking.samples.items()}
-    assert found.gaps["film"] == rank_gaps(runs, ["higher"], next(iter(found.ranking.ranks.mean)))  # type: ignore[union-attr]
-    path, data = write_figure(found, tmp_path, ("png", "csv"))
+    assert list(collected.gaps) == ["all 5 columns", "universities", "film"] and collected.ranking is not None
+    runs = {row: samples[2:3] for row, samples in collected.ranking.samples.items()}
+    assert collected.gaps["film"] == rank_gaps(runs, ["higher"], next(iter(collected.ranking.ranks.mean)))  # type: ignore[union-attr]
+    path, data = write_figure(collected, tmp_path, ("png", "csv"))
     before = path.read_bytes()
-    assert write_figure(found, tmp_path, ("png",))[0].read_bytes() == before
+    assert write_figure(collected, tmp_path, ("png",))[0].read_bytes() == before
     ranked = [line for line in data.read_text().splitlines() if ",mean rank," in line]
     assert len(ranked) == 27
     with Image.open(path) as image:
         assert image.width == 1620 and len(np.unique(np.asarray(image.convert("L")))) > 10
-    nothing = figures.collect(wanted, identities, [])
+    nothing = figures.collect(figure_spec, identities, [])
     assert state_lines(nothing)[0] == TOO_FEW
     assert [text.get_text() for text in draw(nothing).axes[0].texts] == [TOO_FEW]
 

@@ -81,8 +81,8 @@ def spec(rows: list[dict[str, Any]], columns: list[dict[str, Any]], **more: Any)
 
 def one(conf: Path, cell: dict[str, Any], *, searches: tuple[str, ...] = (), **column: Any) -> Any:
     """The result of a table of one cell."""
-    made = spec([{"cells": {"x": cell}}], [{"key": "x", **column}], searches=searches)
-    (result,) = collect_settings(made, conf).cells
+    table_spec = spec([{"cells": {"x": cell}}], [{"key": "x", **column}], searches=searches)
+    (result,) = collect_settings(table_spec, conf).cells
     return result
 
 
@@ -131,11 +131,11 @@ def test_a_number_is_said_so_that_it_reads_back(value: float) -> None:
 @pytest.mark.parametrize("ident", IDS)
 def test_what_is_read_is_what_runs(ident: str) -> None:
     """The plain reading of files against the composed config."""
-    made = load_settings(CONF / "table" / f"{ident}.yaml")
+    table_spec = load_settings(CONF / "table" / f"{ident}.yaml")
     files = Files()
-    for row in made.rows:
-        for column in made.columns:
-            cell = made.cell(row, column)
+    for row in table_spec.rows:
+        for column in table_spec.columns:
+            cell = table_spec.cell(row, column)
             if cell.experiment is None or column.reads in ("range", "distribution"):
                 continue
             value: Any = compose([f"experiment={cell.experiment}"]).config
@@ -163,7 +163,7 @@ def test_what_cannot_be_read_is_told(conf: Path, experiment: str, key: str, says
 
 
 def test_a_setting_is_that_of_the_experiment_else_of_what_it_starts_from_or_chooses(conf: Path) -> None:
-    files, wanted = Files(conf), {
+    files, expected = Files(conf), {
         ("p/t-printed", "model.dt"): 0.5,
         ("p/t-searched", "model.dt"): 1.0,  # from the chosen model
         ("p/t-searched", "model.gate"): None,
@@ -171,7 +171,7 @@ def test_a_setting_is_that_of_the_experiment_else_of_what_it_starts_from_or_choo
         ("p/t-based", "optim.lr"): 3e-3,
         ("p/t-based", "model.dt"): 0.5,  # of the experiment that it starts from
     }  # fmt: skip
-    assert {at: files.setting(*at) for at in wanted} == wanted
+    assert {at: files.setting(*at) for at in expected} == expected
     assert files.provenance("p/t-based") == "paper"
 
 
@@ -291,11 +291,11 @@ def made(ident: str) -> SettingsTable:
 @pytest.mark.parametrize("ident", IDS)
 def test_no_difference_is_silent_and_no_reason_idle(ident: str) -> None:
     table = made(ident)
-    given = {(r.label, key) for r in table.spec.rows for key, cell in r.cells.items() if cell.differs}
+    explained = {(r.label, key) for r in table.spec.rows for key, cell in r.cells.items() if cell.differs}
     for cell in table.cells:
         silent = cell.state.word in ("differs", "outside") and not cell.state.reason
         assert not silent, (cell.row, cell.column.key, cell.ours)
-        if (cell.row, cell.column.key) in given:
+        if (cell.row, cell.column.key) in explained:
             assert cell.state.reason and cell.state.word in ("differs", "outside", "not searched")
 
 

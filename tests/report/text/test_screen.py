@@ -28,8 +28,8 @@ def document(*grids: Grid) -> Document:
     )  # fmt: skip
 
 
-def terminal(width: int, made: Document, **parts: bool) -> list[str]:
-    return on_terminal(made, width, **parts).splitlines()
+def terminal(width: int, page: Document, **parts: bool) -> list[str]:
+    return on_terminal(page, width, **parts).splitlines()
 
 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])

@@ -50,12 +50,12 @@ def record(experiment: str, seed: int, **changes: Any) -> dict[str, Any]:
 
 
 def records() -> list[dict[str, Any]]:
-    found = [record(name, seed) for name in ("t/a", "t/b", "t/q") for seed in range(3)]
-    return [*found, record("t/s", 0, short="1 of 9 epochs")]
+    runs = [record(name, seed) for name in ("t/a", "t/b", "t/q") for seed in range(3)]
+    return [*runs, record("t/s", 0, short="1 of 9 epochs")]
 
 
-def made(found: list[dict[str, Any]] | None = None, **changes: Any) -> Table:
-    of = records() if found is None else found
+def made(runs: list[dict[str, Any]] | None = None, **changes: Any) -> Table:
+    of = records() if runs is None else runs
     return collect(spec(**changes), IDENTITY, of, blocked={"t/none": "no data"})
 
 
@@ -86,10 +86,10 @@ def own_row(keys: tuple[str, ...], epochs: int = 30, lr: float = 0.01) -> Table:
     rows = [{**row, "extra": row["label"] == "S"} for row in structure_of(keys)]
     paper = {"profile": "full", "trainer": {"epochs": 400}, "optim": {"lr": 0.01}}
     own = {"profile": "full", "trainer": {"epochs": epochs}, "optim": {"lr": lr}}
-    found = [{**one, "config": paper} for one in records()[:-1]]
+    runs = [{**run, "config": paper} for run in records()[:-1]]
     scores = {"persistence": {"rmse": 0.005}, "constant": {"rmse": 0.5}}
-    found += [record("t/s", seed, config=own, references=scores) for seed in range(3)]
-    return made(found, keys=keys, rows=rows)
+    runs += [record("t/s", seed, config=own, references=scores) for seed in range(3)]
+    return made(runs, keys=keys, rows=rows)
 
 
 def structure_of(keys: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -196,8 +196,8 @@ def test_a_name_that_there_is_not_is_an_error(text: str) -> None:
 
 @pytest.mark.parametrize("ident", tables.table_ids(kind="runs"))
 def test_every_table_has_a_first_sight_and_a_finding_says_for_which_outcomes(ident: str) -> None:
-    found = tables.load_table(tables.find_table(ident))
-    table = collect(found, dict.fromkeys(tables.experiments_of(found)), [])
+    table_spec = tables.load_table(tables.find_table(ident))
+    table = collect(table_spec, dict.fromkeys(tables.experiments_of(table_spec)), [])
     first = document(table).first
     assert first[0].lines and first[1].lines == (finding_text(table),) and first[-1].lines
-    assert found.finding is None or found.finding.outcomes
+    assert table_spec.finding is None or table_spec.finding.outcomes
