@@ -101,7 +101,7 @@ def test_what_needs_an_extra_is_refused_in_one_line(tmp_path: Path) -> None:
     """All in one process, as importing torch takes longest."""
     done = base(tmp_path, "-c", ONE_BY_ONE.format(commands=list(REFUSED.values())))
     assert done.stdout.split() == ["2"] * len(REFUSED), done.stderr
-    *found, _ = done.stderr.split("----\n")
-    for message, said in zip(REFUSED, found, strict=True):
+    *refusals, _ = done.stderr.split("----\n")
+    for message, said in zip(REFUSED, refusals, strict=True):
         assert message in said
         assert len(said.strip().splitlines()) == 1

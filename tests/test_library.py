@@ -75,9 +75,9 @@ def test_a_recurrent_model_needs_only_its_widths_where_the_paper_has_the_rest(na
     needed = [
         p.name for p in inspect.signature(cls).parameters.values() if p.default is inspect.Parameter.empty
     ]
-    given = {"n_layers": 2} if name == "IndRNN" else {}
-    assert set(needed) == {"d_in", "d_hidden", *given}
-    path, state = cls(3, 8, **given)(torch.randn(2, 5, 3))
+    extra = {"n_layers": 2} if name == "IndRNN" else {}
+    assert set(needed) == {"d_in", "d_hidden", *extra}
+    path, state = cls(3, 8, **extra)(torch.randn(2, 5, 3))
     assert path.shape == (2, 5, 8) and torch.isfinite(path).all()
     assert isinstance(state, tuple)
 
@@ -112,24 +112,24 @@ def scored(net: torch.nn.Module, task: Task) -> Metrics:
 
 
 def test_a_kept_network_scores_what_its_record_says(spec: RunSpec) -> None:
-    made = perform(spec, LineReporter())
+    record = perform(spec, LineReporter())
     path = spec.work_folder / "model.safetensors"
-    assert "weights: " in describe(made) and "model.safetensors" in describe(made)
+    assert "weights: " in describe(record) and "model.safetensors" in describe(record)
     task = build.build_task(spec.config)
     task.load(store_of(spec.config), 0)
     state = torch.get_rng_state()
-    for source in (path, str(path), spec.record_path, made, json.loads(spec.record_path.read_text())):
+    for source in (path, str(path), spec.record_path, record, json.loads(spec.record_path.read_text())):
         net = physml.load(source)
         assert not net.training
-        assert scored(net, task)["mse"] == pytest.approx(made["metrics"]["best"]["valid"]["mse"], rel=1e-6)
+        assert scored(net, task)["mse"] == pytest.approx(record["metrics"]["best"]["valid"]["mse"], rel=1e-6)
     assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_a_run_that_kept_no_weights_says_how_to_keep_them(spec: RunSpec) -> None:
     plain = of("model=lem", "task=adding")
     assert identity(plain.config) == identity(spec.config)
-    made = perform(plain, LineReporter())
-    assert "weights" not in made and "weights" not in describe(made)
+    record = perform(plain, LineReporter())
+    assert "weights" not in record and "weights" not in describe(record)
     with pytest.raises(DataError, match=r"kept no weights. Train it again with runtime.save_model=true"):
         physml.load(plain.record_path)
 
@@ -191,10 +191,10 @@ def test_a_kept_network_of_a_plugin_needs_the_plugin_by_name(spec: RunSpec, tmp_
         "task=adding",
         "runtime.save_model=true",
     )
-    made = perform(mine, LineReporter())
+    record = perform(mine, LineReporter())
     with pytest.raises(Exception, match=r"kept_rnn.KeptRNN is not allowed"):
-        physml.load(made)
-    assert type(physml.load(made, plugins=[plugin]).layers[0]).__name__ == "KeptRNN"  # type: ignore[index,union-attr]
+        physml.load(record)
+    assert type(physml.load(record, plugins=[plugin]).layers[0]).__name__ == "KeptRNN"  # type: ignore[index,union-attr]
 
 
 POSIX = """

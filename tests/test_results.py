@@ -29,22 +29,22 @@ def test_cells_have_print_and_runs() -> None:
     assert (cell.table, cell.experiment, cell.metric) == ("lem-4", EXPERIMENT, "test/rmse_last128")
     assert (cell.unit, cell.better, cell.printed.value) == ("1e-2", "lower", 0.2)
     assert cell.outcome == "cannot be told apart"
-    found = results.runs(EXPERIMENT)
-    assert [run.seed for run in sorted(found, key=lambda run: run.seed)] == list(range(10))
-    assert {run.status for run in found} == {"finished"}
+    runs = results.runs(EXPERIMENT)
+    assert [run.seed for run in sorted(runs, key=lambda run: run.seed)] == list(range(10))
+    assert {run.status for run in runs} == {"finished"}
     assert cell.ours.n == cell.runs == cell.wanted == 10
-    scores = [100 * (run.scores["test/rmse_last128"] or 0.0) for run in found]
+    scores = [100 * (run.scores["test/rmse_last128"] or 0.0) for run in runs]
     assert cell.ours.mean == pytest.approx(statistics.fmean(scores))
     assert cell.ours.low is not None and cell.ours.low < cell.ours.mean
-    assert cell.core_hours == pytest.approx(sum(run.core_hours for run in found))
-    assert cell.parameters == found[0].parameters
-    assert len(found[0].commit or "") == 40 and found[0].cost["train_s"] > 0
+    assert cell.core_hours == pytest.approx(sum(run.core_hours for run in runs))
+    assert cell.parameters == runs[0].parameters
+    assert len(runs[0].commit or "") == 40 and runs[0].cost["train_s"] > 0
 
 
 def test_cells_without_runs_or_print() -> None:
     cells = results.cells("cornn-6", "unicornn-6")
     assert {cell.table for cell in cells} == {"cornn-6", "unicornn-6"}
-    assert {cell.outcome for cell in cells} <= {one.name for one in ALL}
+    assert {cell.outcome for cell in cells} <= {verdict.name for verdict in ALL}
     for cell in cells:
         assert (cell.ours is None) == (cell.runs == 0) == (cell.core_hours is None)
         assert cell.outcome != "not run" or cell.words.partition(":")[0] in (

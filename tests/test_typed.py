@@ -32,7 +32,7 @@ u, x, edges = torch.zeros(4, 10, 2), torch.zeros(3, 8), torch.tensor([[0, 1], [1
 
 @pytest.mark.slow
 def test_choices_and_outputs_are_typed(tmp_path: Path) -> None:
-    lines = [f"reveal_type({use})" if found in (TENSOR, PAIR) else use for use, found in USES.items()]
+    lines = [f"reveal_type({use})" if answer in (TENSOR, PAIR) else use for use, answer in USES.items()]
     (tmp_path / "uses.py").write_text(HEAD + "\n".join(lines) + "\n", encoding="utf-8")
     options = ["--config-file", str(ROOT / "pyproject.toml")]
     options += ["--cache-dir", str(ROOT / ".mypy_cache")]  # that of make lint
@@ -40,11 +40,11 @@ def test_choices_and_outputs_are_typed(tmp_path: Path) -> None:
     done = subprocess.run(
         command, cwd=tmp_path, env={"MYPYPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True
     )
-    found = [line for line in done.stdout.splitlines() if line.startswith("uses.py")]
+    reports = [line for line in done.stdout.splitlines() if line.startswith("uses.py")]
     first = HEAD.count("\n") + 1
-    assert [line.partition(": ")[0] for line in found] == [
+    assert [line.partition(": ")[0] for line in reports] == [
         f"uses.py:{n}" for n in range(first, first + len(USES))
     ], done.stdout
-    for line, (use, wanted) in zip(found, USES.items(), strict=True):
-        message = f'Revealed type is "{wanted}"' if wanted in (TENSOR, PAIR) else wanted
+    for line, (use, answer) in zip(reports, USES.items(), strict=True):
+        message = f'Revealed type is "{answer}"' if answer in (TENSOR, PAIR) else answer
         assert message in line, use

@@ -94,7 +94,7 @@ def test_shapes(shape: tuple[int, ...], axes: tuple[int | str, ...], fits: bool)
     if fits:
         check.has_shape("u", torch.zeros(shape), axes)
         return
-    wanted = ", ".join(map(str, axes))
+    axes_text = ", ".join(map(str, axes))
     with pytest.raises(InputError) as refusal:
         check.has_shape("u", torch.zeros(shape), axes, hint="Batch comes first.")
-    assert str(refusal.value) == f"u must have shape ({wanted}); got {shape}. Batch comes first."
+    assert str(refusal.value) == f"u must have shape ({axes_text}); got {shape}. Batch comes first."

@@ -125,8 +125,8 @@ def test_a_run_with_damaged_checkpoints_ends_with_the_same_bits(tmp_path):
     log = (spec.work_folder / "log.txt").read_text()
     assert f"{previous} is damaged and is not used" in log
     assert f"no checkpoint in {spec.work_folder} can be used: the run starts from scratch" in log
-    made = record.read(spec.record_path)
-    assert made["metrics"] == healthy["metrics"]
+    rerun = record.read(spec.record_path)
+    assert rerun["metrics"] == healthy["metrics"]
 
 
 def test_a_checkpoint_of_another_setting_is_not_used(tmp_path, caplog):
@@ -217,11 +217,11 @@ def small_disk(tmp_path):
     """A file system of 256 KiB, and a way to fill it up and to free it again."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    made = subprocess.run(
+    mount = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=256k", "test", str(folder)], capture_output=True, text=True
     )
-    if made.returncode:
-        pytest.skip(f"mounting a tmpfs is not permitted: {made.stderr.strip()}")
+    if mount.returncode:
+        pytest.skip(f"mounting a tmpfs is not permitted: {mount.stderr.strip()}")
     try:
         yield folder
     finally:

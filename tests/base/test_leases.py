@@ -34,8 +34,8 @@ def another_machine(monkeypatch):
 def left_by(folder, **holder):
     """A lease that nobody renews."""
     (folder / lease.NAME).mkdir(parents=True)
-    made = {"host": "far", "pid": 7, "started": 1, "period_s": 0.02} | holder
-    (folder / lease.NAME / "1").write_text(json.dumps(made) + "\n...")
+    content = {"host": "far", "pid": 7, "started": 1, "period_s": 0.02} | holder
+    (folder / lease.NAME / "1").write_text(json.dumps(content) + "\n...")
 
 
 # ---------------------------------------------------------------------------- one lease
@@ -186,7 +186,7 @@ def test_of_many_takers_one_wins(tmp_path, how):
     won = [list(iter(taker.stdout.readline, "done\n")) for taker in takers]
     for taker in takers:
         taker.communicate("\n")
-    assert sorted(int(k) for one in won for k in one) == list(range(rounds))
+    assert sorted(int(k) for lines in won for k in lines) == list(range(rounds))
 
 
 # ---------------------------------------------------------------------------- runs
@@ -200,10 +200,10 @@ def test_a_killed_run_goes_on_elsewhere_to_the_same_numbers(monkeypatch, another
     first.kill()
     first.wait()
     assert lock.is_held(spec.work_folder)
-    made = h.make(spec)
+    resumed = h.make(spec)
     monkeypatch.setenv("PHYSML_RESULTS", str(spec.work_folder / "alone"))
     monkeypatch.setenv("PHYSML_RUNS", str(spec.work_folder / "alone"))
-    assert h.numbers(h.make(h.spec_of(overrides))) == h.numbers(made)
+    assert h.numbers(h.make(h.spec_of(overrides))) == h.numbers(resumed)
 
 
 @pytest.mark.parametrize("other", ["has ended", "works on it"])

@@ -39,17 +39,17 @@ def test_the_second_process_is_told_who_works_on_the_run(capsys):
 
 def test_a_run_that_another_process_has_just_ended_is_not_made_again(monkeypatch):
     spec = h.spec_of(h.odd())
-    made = []
+    theirs = []
 
     @contextlib.contextmanager
     def other_was_faster(folder):
         monkeypatch.setattr(run, "held", lock.held)
-        made.append(h.make(spec))
+        theirs.append(h.make(spec))
         with lock.held(folder):
             yield
 
     monkeypatch.setattr(run, "held", other_was_faster)
-    assert h.make(spec)["skipped"] and "skipped" not in made[0]
+    assert h.make(spec)["skipped"] and "skipped" not in theirs[0]
 
 
 def test_looking_whether_a_lock_is_held_disturbs_nobody(tmp_path):

@@ -127,9 +127,9 @@ def test_an_odd_period_is_not_believed(period: str, tmp_path: Path, monkeypatch:
     monkeypatch.setenv("PHYSML_LEASE_S", "0.01")
     (tmp_path / "lease").mkdir()
     (tmp_path / "lease" / "1").write_text(f'{{"host": "a", "pid": 3, "period_s": {period}}}\n')
-    made = lease.Lease(tmp_path)
-    made.give_back()
-    assert made.number == 2
+    own_lease = lease.Lease(tmp_path)
+    own_lease.give_back()
+    assert own_lease.number == 2
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def test_a_seed_fits_a_generator_and_is_derived_again(seed: int, parts: list[str
 
 def test_streams_differ_by_seed_name_and_number() -> None:
     known = [(seed, *rest) for seed in range(5) for rest in itertools.product(("init", "order"), range(5))]
-    assert len({derive(*one) for one in known}) == len(known)
+    assert len({derive(*parts) for parts in known}) == len(known)
 
 
 def test_neighbouring_numbers_do_not_run_together() -> None:

@@ -33,8 +33,8 @@ def document() -> Document:
 
 def test_files_of_tables_have_no_control_characters(document: Document) -> None:
     assert "<img" not in markdown(document).replace("\\<", "")
-    for made in (markdown(document), comma_separated(document)):
-        assert not CONTROL.search(made)
+    for text in (markdown(document), comma_separated(document)):
+        assert not CONTROL.search(text)
     first, second = csv.reader(io.StringIO(comma_separated(document)))
     assert first[0].startswith("'=cmd") and second == ["NA", "2"]
 
@@ -98,8 +98,8 @@ def test_a_row_of_a_paper_begins_with_no_argument(text: str) -> None:
     ],
 )
 def test_an_address_is_shown_without_its_password(url: str) -> None:
-    made = shown(f"cannot reach {url}: timed out")
-    assert "S3CRET" not in made and "host" in made and made.endswith("timed out")
+    message = shown(f"cannot reach {url}: timed out")
+    assert "S3CRET" not in message and "host" in message and message.endswith("timed out")
 
 
 def test_an_address_without_secrets_stays() -> None:

@@ -67,8 +67,8 @@ def test_the_loop_of_the_official_code_is_the_same_map(workload: Workload) -> No
     own = layer(workload, "reference")
     loop = OfficialLoop(own).double()  # type: ignore[arg-type]
     u = batch(workload)[0].double()
-    (wanted, last), (got, end) = own.double()(u), loop(u)
-    torch.testing.assert_close(got, wanted, rtol=1e-12, atol=1e-12)
+    (expected, last), (got, end) = own.double()(u), loop(u)
+    torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(end, last, rtol=1e-12, atol=1e-12)
 
 
@@ -105,8 +105,8 @@ def test_jax_computes_the_same(workload: Workload) -> None:
     outputs, gradients = step_of(workload, "jax", "cpu")()  # type: ignore[misc]
     path = torch.from_numpy(np.array(outputs)).transpose(0, 1)
     torch.testing.assert_close(path, reference.module(reference.u)[0], rtol=1e-4, atol=1e-5)
-    found = {name: torch.from_numpy(np.array(g)) for name, g in gradients.items()}
-    assert check_backends.worst(found, reference.gradients())["error"] < 1e-4
+    jax_gradients = {name: torch.from_numpy(np.array(g)) for name, g in gradients.items()}
+    assert check_backends.worst(jax_gradients, reference.gradients())["error"] < 1e-4
 
 
 @pytest.mark.parametrize("n_layers", [1, 2])
@@ -179,8 +179,8 @@ def test_the_limits_of_known_cases() -> None:
 @by_name
 def test_every_variant_has_the_same_weights_and_batch(workload: Workload) -> None:
     workload = workload.with_sizes(SMALL)
-    found = check_backends.gradient_errors(workload, ["reference", "torch"], "cpu")
-    assert all(entry["error"] < 1e-4 for entry in found.values()), found
+    errors = check_backends.gradient_errors(workload, ["reference", "torch"], "cpu")
+    assert all(entry["error"] < 1e-4 for entry in errors.values()), errors
 
 
 def test_a_wrong_gradient_is_seen() -> None:
@@ -232,17 +232,17 @@ def test_everyone_runs_in_turn_and_a_failure_is_told(monkeypatch: pytest.MonkeyP
         "broken": broken,
         "b": lambda: order.append("b"),
     }
-    found = interleave(steps, rounds=6, budget_s=1)
-    assert found["broken"] == {"not_run": "out of memory"}
+    timings = interleave(steps, rounds=6, budget_s=1)
+    assert timings["broken"] == {"not_run": "out of memory"}
     assert "".join(order) == "ab" + "a" + "ba" + "a" + "ba" + "a" + "ba"  # the first call is a warm-up
-    a, b = found["a"], found["b"]
+    a, b = timings["a"], timings["b"]
     assert (a["n"], b["n"], a["ms"], a["wall_ms"]) == (6, 3, 1.0, 50.0)
 
 
 def test_the_first_call_of_a_slow_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scripts.bench.rounds.sample", lambda *_: (7000.0, 7000.0))
-    found = interleave({"slow": lambda: None}, rounds=9, budget_s=1)["slow"]
-    assert (found["n"], found["calls"]) == (3, 1)
+    timing = interleave({"slow": lambda: None}, rounds=9, budget_s=1)["slow"]
+    assert (timing["n"], timing["calls"]) == (3, 1)
 
 
 def test_a_slope_is_an_exponent() -> None:
@@ -266,9 +266,9 @@ def test_verdicts() -> None:
         "memory": {"variants": {"native": {"mib": 50.0}, "official": {"mib": 99.0}, "lstm": {"mib": 50.1}}},
     }
     rows = targets.judged({"cornn-psmnist-256": result}, "cpu")
-    found = {row["what"]: row for row in rows if row["workload"] == "cornn-psmnist-256"}
+    verdicts = {row["what"]: row for row in rows if row["workload"] == "cornn-psmnist-256"}
     assert report.target_table(rows)[3].count("✗") == 5
-    assert {what: (row["reached"], row["verdict"]) for what, row in found.items()} == {
+    assert {what: (row["reached"], row["verdict"]) for what, row in verdicts.items()} == {
         "loop : native": (200.0, "met"),
         "LSTM : native": (3.0, "met"),
         "LSTM : native, warm": (1.5, "not met"),
@@ -291,8 +291,8 @@ def test_without_an_official_loop_the_reference_is_the_loop() -> None:
 def test_torch_and_numpy_are_enough() -> None:
     """On a GPU machine the bench runs from a bare checkout."""
     heavy = ("hydra", "omegaconf", "yaml", "scipy", "matplotlib", "rich", "wandb")
-    told = f"import sys, scripts.bench.run; print([m for m in {heavy} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", told], cwd=ROOT, capture_output=True, text=True, check=True)
+    code = f"import sys, scripts.bench.run; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
@@ -319,8 +319,8 @@ def test_a_machine_class_names_no_host() -> None:
 def cpuinfo(folder: Path, vendor: str, family: int, model: int, stepping: int, flags: str) -> Path:
     lines = {"processor": 0, "vendor_id": vendor, "cpu family": family, "model": model, "model name": "?"}
     lines |= {"stepping": stepping, "flags": flags}
-    one = "".join(f"{key}\t: {value}\n" for key, value in lines.items())
-    files.write_text(folder / "cpuinfo", f"{one}\n{one}")
+    processor = "".join(f"{key}\t: {value}\n" for key, value in lines.items())
+    files.write_text(folder / "cpuinfo", f"{processor}\n{processor}")
     return folder / "cpuinfo"
 
 
@@ -341,9 +341,9 @@ def cpuinfo(folder: Path, vendor: str, family: int, model: int, stepping: int, f
 def test_generations_of_processors(
     tmp_path: Path, vendor: str, family: int, model: int, stepping: int, name: str
 ) -> None:
-    found = cpus.facts(cpuinfo(tmp_path, vendor, family, model, stepping, "sse2 avx avx2 avx512f"))
-    assert (found["microarchitecture"], found["vectors"]) == (name, "AVX-512")
-    assert (found["family"], found["model"], found["stepping"]) == (family, model, stepping)
+    facts = cpus.facts(cpuinfo(tmp_path, vendor, family, model, stepping, "sse2 avx avx2 avx512f"))
+    assert (facts["microarchitecture"], facts["vectors"]) == (name, "AVX-512")
+    assert (facts["family"], facts["model"], facts["stepping"]) == (family, model, stepping)
 
 
 def test_a_system_that_tells_less_gives_less(tmp_path: Path) -> None:
@@ -449,8 +449,8 @@ def test_mistakes_are_told(
 def test_peak_memory_is_that_of_the_pass() -> None:
     """The reference keeps about ten arrays (T, B, H) for its backward, 8 MiB each."""
     workload = dataclasses.replace(WORKLOADS[0], T=64, B=128, H=256)
-    found = memory.measure(workload, "reference", "cpu")
-    assert 40 < found["mib"] < 400
+    peak = memory.measure(workload, "reference", "cpu")
+    assert 40 < peak["mib"] < 400
     assert "CUDA alone" in memory.measure(WORKLOADS[-1].with_sizes(SMALL), "official", "cpu")["not_run"]
 
 

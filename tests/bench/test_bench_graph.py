@@ -61,18 +61,18 @@ def test_the_plain_run_trains_and_tells(tmp_path, capsys):
     job |= {"data": str(tmp_path / "data.npz"), "lr": 0.01, "weight_decay": 0.0}
     (tmp_path / "job.json").write_text(json.dumps(job))
     assert graph_plain.main([str(tmp_path / "job.json")]) == 0
-    told = json.loads(capsys.readouterr().out)
+    summary = json.loads(capsys.readouterr().out)
     linear = sum(p.numel() for p in nn.Linear(8, 8).parameters())
-    assert told["parameters"] == 2 * linear + 5 * 8 + 8 + 8 * 3 + 3
-    assert told["loop_s"] > 0 and 0 <= told["best"][0] <= 1
+    assert summary["parameters"] == 2 * linear + 5 * 8 + 8 + 8 * 3 + 3
+    assert summary["loop_s"] > 0 and 0 <= summary["best"][0] <= 1
 
 
 @pytest.mark.parametrize("name", list(graph.WORKLOADS))
 def test_workloads_are_experiments(name):
-    one = graph.WORKLOADS[name]
-    (spec,) = checked_specs([compose([f"experiment={one.experiment}", "trainer.stop=null"])])
-    assert one.conv in one.experiment
-    assert spec.config["trainer"]["epochs"] >= one.epochs
+    workload = graph.WORKLOADS[name]
+    (spec,) = checked_specs([compose([f"experiment={workload.experiment}", "trainer.stop=null"])])
+    assert workload.conv in workload.experiment
+    assert spec.config["trainer"]["epochs"] >= workload.epochs
     if name.startswith("squirrel"):
         assert spec.config["model"]["p"] % 2 and spec.config["model"]["gate_coupling"]  # no quick power
 

@@ -27,13 +27,13 @@ def test_small_sizes_pass_and_are_written(
     printed = capsys.readouterr().out
     assert "Not tried: triton: backend triton runs on a GPU; got a tensor on cpu." in printed
     assert "All right." in printed
-    found = json.loads(out.read_text())
-    assert found["passed"]
-    assert {row["workload"] for row in found["rows"]} == set(
+    report = json.loads(out.read_text())
+    assert report["passed"]
+    assert {row["workload"] for row in report["rows"]} == set(
         workloads or (w.name for w in check_backends.CHECKED)
     )
-    assert {row["backend"] for row in found["rows"]} == {"reference", "torch"}
-    for row in found["rows"]:
+    assert {row["backend"] for row in report["rows"]} == {"reference", "torch"}
+    for row in report["rows"]:
         assert 0 < row["gradient"] < 1e-5
         assert row["repeats"] is (None if row["backend"] == "reference" else True)
 

@@ -17,7 +17,7 @@ def carried_out(monkeypatch):
     calls, real = [], scheduler.carry_out
 
     def carry_out(planned, *, jobs):
-        calls.append((sum(one.todo for one in planned), jobs))
+        calls.append((sum(row.todo for row in planned), jobs))
         return real(planned, jobs=jobs)
 
     monkeypatch.setattr(scheduler, "carry_out", carry_out)
@@ -31,9 +31,9 @@ def test_both_ways_make_the_same_runs(forked, carried_out, roots, capsys):
     assert dict(os.environ) == before
     assert carried_out == [(1, 1), (2, 1), (2, None), (2, 1), (2, None)]
     (path,) = (roots / "results").rglob("*.json")
-    told = json.loads(path.read_text())
-    assert {way: len(rounds) for way, rounds in told["ways"].items()} == {"one at a time": 2, "auto": 2}
-    assert all(one["clock_s"] > 0 for rounds in told["ways"].values() for one in rounds)
+    report = json.loads(path.read_text())
+    assert {way: len(rounds) for way, rounds in report["ways"].items()} == {"one at a time": 2, "auto": 2}
+    assert all(timing["clock_s"] > 0 for rounds in report["ways"].values() for timing in rounds)
     said = capsys.readouterr().out
     assert "runs per hour" in said and "auto against one at a time: " in said
     assert not (roots / "runs").exists()

@@ -41,5 +41,5 @@ def test_a_command_is_counted_with_its_children(tmp_path: Path) -> None:
 
 def test_clusters_and_the_whole_graph_are_trained() -> None:
     for sample, steps in ((clusters.WAYS["whole graph"], 1), (clusters.SAMPLE, 20)):
-        found = clusters.train(sample, 1, 600, 4000)
-        assert found["steps"] == steps and 0 <= found["accuracy"][0] <= 100
+        summary = clusters.train(sample, 1, 600, 4000)
+        assert summary["steps"] == steps and 0 <= summary["accuracy"][0] <= 100

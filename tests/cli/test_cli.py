@@ -73,12 +73,12 @@ def in_turn(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], t
         patch.delenv("PHYSML_DATA", raising=False)
         for name in ("RESULTS", "RUNS", "CACHE"):
             patch.setenv(f"PHYSML_{name}", str(folder / name))
-        made = process(json.dumps(commands), code=IN_TURN)
-    assert made.returncode == 0, made.stderr
-    ends = json.loads(made.stdout)
+        completed = process(json.dumps(commands), code=IN_TURN)
+    assert completed.returncode == 0, completed.stderr
+    ends = json.loads(completed.stdout)
     assert [code for code, _, _ in ends] == [0] * len(commands)
-    told = ((out, {name for name in HEAVY if name in modules}) for _, out, modules in ends)
-    return dict(zip(commands, told, strict=True))
+    pairs = ((out, {name for name in HEAVY if name in modules}) for _, out, modules in ends)
+    return dict(zip(commands, pairs, strict=True))
 
 
 @pytest.fixture(autouse=True)
@@ -170,10 +170,10 @@ def test_a_wrong_command_is_told_what_to_do(physml: Physml, arguments: tuple[str
 
 
 def test_a_process_ends_with_the_same_code_and_no_traceback() -> None:
-    made = process("run", "model=lme", "task=adding")
-    assert (made.returncode, made.stdout) == (2, "")
-    assert "Did you mean" in made.stderr
-    assert "Traceback" not in made.stderr
+    completed = process("run", "model=lme", "task=adding")
+    assert (completed.returncode, completed.stdout) == (2, "")
+    assert "Did you mean" in completed.stderr
+    assert "Traceback" not in completed.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
@@ -373,9 +373,9 @@ def test_a_terminal_that_knows_ascii_alone_gets_ascii(monkeypatch: pytest.Monkey
     shown = []
     for encoding in ("ascii", "utf-8"):
         monkeypatch.setenv("PYTHONIOENCODING", encoding)
-        made = process("list", "tables")
-        assert (made.returncode, made.stderr) == (0, "")
-        shown.append(made.stdout)
+        completed = process("list", "tables")
+        assert (completed.returncode, completed.stderr) == (0, "")
+        shown.append(completed.stdout)
     assert shown[0].isascii() and not shown[1].isascii()
     assert len(shown[0].splitlines()) == len(shown[1].splitlines())
 
@@ -451,11 +451,11 @@ def test_tables_are_listed_with_their_state(in_turn: Told, command: tuple[str, .
 @pytest.mark.parametrize("arguments", [("--help",), ("table", "lem-4", "--no-run")])
 def test_a_reader_that_has_seen_enough_is_no_error(arguments: tuple[str, ...]) -> None:
     command = f"{sys.executable} -u -m physml {' '.join(arguments)} | head -1; exit ${{PIPESTATUS[0]}}"
-    made = subprocess.run(
+    completed = subprocess.run(
         ["bash", "-c", command], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
     )
-    assert (made.returncode, made.stderr) == (0, "")
-    assert made.stdout.count("\n") == 1
+    assert (completed.returncode, completed.stderr) == (0, "")
+    assert completed.stdout.count("\n") == 1
 
 
 @pytest.mark.parametrize(

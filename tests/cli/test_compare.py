@@ -50,12 +50,12 @@ def kept(name: str, identity: str, seeds: range, shift: float, experiment: str =
     """Records of a model of one's own, as ad hoc runs leave them; the path of the last one."""
     for seed in seeds:
         config = {"profile": "full", "task": {"_target_": "tasks.mine.Mine"}}
-        made = finished(
+        content = finished(
             experiment or f"adhoc/{name}", seed, test={"rmse": shift + 0.01 * seed**2},
             identity=identity, protocol="clean", config=config, choices={"task": None},
         )  # fmt: skip
         path = Path("results") / Place(f"adhoc/{name}", identity, 0, seed).relative
-        record.write(path, made)
+        record.write(path, content)
     return path
 
 
@@ -124,13 +124,13 @@ def own(physml: Physml) -> None:
         kept(folder, identity(compose([f"experiment={experiment}"]).config), range(3), shift, experiment)
 
 
-@pytest.mark.parametrize("back", ["", "../"])
-def test_files_of_a_folder_of_ones_own(physml: Physml, own: None, back: str) -> None:
-    if back:
+@pytest.mark.parametrize("prefix", ["", "../"])
+def test_files_of_a_folder_of_ones_own(physml: Physml, own: None, prefix: str) -> None:
+    if prefix:
         Path("below").mkdir()
         os.chdir("below")
     study, mine, table = (
-        f"{back or './'}{name}" for name in ("study.yaml:slow", "mine.yaml:lem", "mytable.yaml")
+        f"{prefix or './'}{name}" for name in ("study.yaml:slow", "mine.yaml:lem", "mytable.yaml")
     )
     for arguments, says in {
         (study, mine): f"{study} is better than {mine} by",
@@ -144,7 +144,7 @@ def test_files_of_a_folder_of_ones_own(physml: Physml, own: None, back: str) -> 
     code, _, err = physml("compare", table, mine)
     assert code == 2
     assert f"{table} is a table. Compare two of its rows: physml compare A B --table {table}." in err
-    code, _, err = physml("compare", "study-mine", f"{back or './'}study.yaml:mine")
+    code, _, err = physml("compare", "study-mine", f"{prefix or './'}study.yaml:mine")
     assert code == 2 and "a comparison needs two settings; study-mine and" in err
 
 

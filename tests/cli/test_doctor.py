@@ -52,12 +52,12 @@ def test_packages_that_are_missing_or_of_another_version(monkeypatch: pytest.Mon
     assert len(every) > 20 and [name for name in every if doctor._normal(name) not in tested] == []
     monkeypatch.setattr(importlib.metadata, "version", version)
     monkeypatch.setattr(doctor, "_tested", lambda: tested | {"numpy": "0.1"})
-    found = rows("packages")
-    assert (found["numpy"].state, found["scipy"].state) == ("note", "missing")
-    assert "the tested version is 0.1" in found["numpy"].value and "make setup" in found["scipy"].hint
-    assert found["extra dev"].value == "not installed: ruff"
-    assert "pip install pytest" in found["extra dev"].hint
-    assert doctor.text(list(found.values())).startswith("1 missing, marked with !\n\nmissing\n  ! scipy")
+    packages = rows("packages")
+    assert (packages["numpy"].state, packages["scipy"].state) == ("note", "missing")
+    assert "the tested version is 0.1" in packages["numpy"].value and "make setup" in packages["scipy"].hint
+    assert packages["extra dev"].value == "not installed: ruff"
+    assert "pip install pytest" in packages["extra dev"].hint
+    assert doctor.text(list(packages.values())).startswith("1 missing, marked with !\n\nmissing\n  ! scipy")
     monkeypatch.setattr(doctor, "_tested", {}.__getitem__)
     (row,) = doctor.findings("packages")
     assert "the check failed: TypeError" in row.value
@@ -68,10 +68,10 @@ def test_a_broken_package_is_one_line(monkeypatch: pytest.MonkeyPatch, name: str
     """torchvision and torchaudio are not needed, and often break beside a newer torch."""
     real = importlib.import_module
 
-    def import_module(wanted: str, package: str | None = None) -> object:
-        if wanted == name:
+    def import_module(module: str, package: str | None = None) -> object:
+        if module == name:
             raise RuntimeError(f"operator {name}::nms does not exist\nand much more")
-        return real(wanted, package)
+        return real(module, package)
 
     monkeypatch.setattr(importlib, "import_module", import_module)
     row = {row.name: row for row in doctor._torch()}[name]
@@ -86,9 +86,9 @@ def test_backends_without_a_compiler_and_roots_of_data(
     request.getfixturevalue("no_compiler")
     row = rows("backends")["native"]
     assert row.state == "note" and row.value.startswith("no C compiler: CC=/nonexistent is not there")
-    found = rows("data")
-    assert found["PHYSML_DATA"].state == "note" and re.match(
-        r"\d+ of \d+ data sets", found["data sets"].value
+    data_rows = rows("data")
+    assert data_rows["PHYSML_DATA"].state == "note" and re.match(
+        r"\d+ of \d+ data sets", data_rows["data sets"].value
     )
     monkeypatch.setenv("PHYSML_DATA", str(tmp_path / "none"))
     assert rows("data")["PHYSML_DATA"].state == "missing"

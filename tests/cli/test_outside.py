@@ -112,8 +112,8 @@ def test_a_plugin_is_run_and_becomes_a_row_and_an_edit_makes_another_setting(
     target = ("plugins=[my_rnn.py]", "model._target_=my_rnn.MyRNN", "task=fitzhugh_nagumo", "profile=smoke")
     command = [sys.executable, "-m", "physml", "run", *target, "model.d_hidden=3", "+model.leak=0.2"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    made = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert made.returncode == 0, made.stderr
+    completed = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert completed.returncode == 0, completed.stderr
     (record,) = records(runs / "adhoc" / "fitzhugh_nagumo-myrnn")
     assert record["config"]["model"] == {"_target_": "my_rnn.MyRNN", "d_hidden": 3, "leak": 0.2}
     assert record["config"]["plugins"] == ["my_rnn.py"]
@@ -371,11 +371,11 @@ def test_rows_that_cannot_be_made_leave_the_others_alone(
         r"LSTM .*blocked \((\w)\).* \(\1\) model\.d_hiden: LSTM has no such argument\. Did you", out
     )
     assert re.search(r"blocked \((\w)\).* \(\1\) runtime\.device=abacus is not a device of torch", out)
-    made = {r["experiment"]: r for r in records(inside)}
+    by_experiment = {r["experiment"]: r for r in records(inside)}
     spoilt_ones = {"lem/fitzhugh_nagumo-lstm", "lem/fitzhugh_nagumo-lem_singlescale"}
-    assert set(made) == set(experiments_of(load_table(find_table("lem-9")))) - spoilt_ones
-    assert {r["status"] for r in made.values()} == {"finished"}
-    value = made["lem/fitzhugh_nagumo-lem"]["metrics"]["best"]["test"]["rmse"] * 100
+    assert set(by_experiment) == set(experiments_of(load_table(find_table("lem-9")))) - spoilt_ones
+    assert {r["status"] for r in by_experiment.values()} == {"finished"}
+    value = by_experiment["lem/fitzhugh_nagumo-lem"]["metrics"]["best"]["test"]["rmse"] * 100
     assert f" {value:.3g}"[:4] in out
     assert "smoke run: tiny sizes" in (inside / "smoke" / "tables" / "lem-9.md").read_text(encoding="utf-8")
     assert not (inside / "tables").exists(), "the place of tables with results"
@@ -424,8 +424,8 @@ def test_the_plan_of_a_table_tells_which_rows_cannot_be_made(
     assert main.main(["table", "lem-9", "--smoke", "--plan"]) == 2
     out, errors = capsys.readouterr()
     assert "0 runs, 0 to do" in out
-    told = errors.count("cannot be run: optim.weigth_decay: Adam has no such argument. Did you mean")
-    assert told == len(experiments_of(load_table(find_table("lem-9"))))
+    n_refused = errors.count("cannot be run: optim.weigth_decay: Adam has no such argument. Did you mean")
+    assert n_refused == len(experiments_of(load_table(find_table("lem-9"))))
 
 
 def test_the_example_of_the_how_to_is_the_one_tested_here() -> None:

@@ -81,13 +81,13 @@ def test_every_run_is_a_line_or_all_are_a_mean() -> None:
 
 
 def test_labels_leave_out_what_they_share() -> None:
-    made = run_curves({"g2/texas-gcn": records()[:1], "g2/texas-gat": records()[:1]}, "valid/rmse")
-    assert [curve.label for curve in made.panels[0][1]] == ["gcn", "gat"] and made.spec.title == "g2/texas"
+    chart = run_curves({"g2/texas-gcn": records()[:1], "g2/texas-gat": records()[:1]}, "valid/rmse")
+    assert [curve.label for curve in chart.panels[0][1]] == ["gcn", "gat"] and chart.spec.title == "g2/texas"
 
 
 def test_a_table_is_printed_for_a_paper(physml: Physml, own_roots: Path) -> None:
-    wanted = ("--no-run", "--latex", "-", "--only", "LEM", "--only", "LSTM", "--columns", "official")
-    code, out, _ = physml("table", "lem-4", *wanted, "--show", "ours", "--bold-best")
+    options = ("--no-run", "--latex", "-", "--only", "LEM", "--only", "LSTM", "--columns", "official")
+    code, out, _ = physml("table", "lem-4", *options, "--show", "ours", "--bold-best")
     assert code == 0 and out.startswith("% needs \\usepackage{booktabs}\n") and out.count("\\textbf{") == 1
     file = own_roots / "mine.tex"
     code, said, _ = physml("table", "lem-4", "--no-run", "--latex", str(file))
@@ -101,17 +101,17 @@ def test_the_end_of_a_run_names_its_files_and_what_was_typed(own_roots: Path) ->
     path = own_roots / "results" / "runs" / "adhoc" / "adding-lem" / "0123abcd-split0-seed0.json"
     path.parent.mkdir(parents=True)
     best = {"test": {"mse": 0.25}}
-    made = {
+    content = {
         "status": "finished", "path": str(path), "reason": None, "metrics": {"best": best},
         "selected": {"rule": "min valid/mse", "epoch": 3}, "curve": "0123abcd-split0-seed0.curve.csv.gz",
     }  # fmt: skip
-    before = describe(made, ["optim.lr=0.01"])
+    before = describe(content, ["optim.lr=0.01"])
     assert "mse 0.25" in before and "  with optim.lr=0.01" in before.splitlines()
     assert "curve:" not in before and "picture:" not in before and "W&B" not in before
-    path.with_name(made["curve"]).write_bytes(gzip.compress(b""))
+    path.with_name(content["curve"]).write_bytes(gzip.compress(b""))
     work = work_root() / "adhoc" / "adding-lem" / path.stem
     (work / "wandb" / "offline-run-1").mkdir(parents=True)
     (work / "curves.png").touch()
-    after = describe(made)
+    after = describe(content)
     for words in ("curve: ", "physml plot", "picture: ", "curves.png", "W&B, offline: ", "offline-run-1"):
         assert words in after

@@ -160,17 +160,17 @@ def test_no_first_loss_has_changed(group: str) -> None:
     """Of a model, or of the experiments of a paper."""
     from each import run_all
 
-    found = [name for name in cases() if name == group or (group[-1] == "/" and name.startswith(group))]
-    run_all((name, functools.partial(has_its_first_losses, name)) for name in found)
+    matching = [name for name in cases() if name == group or (group[-1] == "/" and name.startswith(group))]
+    run_all((name, functools.partial(has_its_first_losses, name)) for name in matching)
 
 
 def has_its_first_losses(name: str) -> None:
-    wanted, losses = written("first_losses.json")[name], first_losses(all_runs()[name])
-    if losses == pytest.approx(wanted, rel=NEAR):
+    expected, losses = written("first_losses.json")[name], first_losses(all_runs()[name])
+    if losses == pytest.approx(expected, rel=NEAR):
         return
-    off = np.abs(np.subtract(losses, wanted)) / 3  # processors round differently, and some losses feel it
+    off = np.abs(np.subtract(losses, expected)) / 3  # processors round differently, and some losses feel it
     assert np.all(off <= spread(all_runs()[name], losses)), (
-        f"the numerics of {name} have changed, from {wanted} to {losses}, by more than rounding explains: "
+        f"the numerics of {name} have changed, from {expected} to {losses}, by more than rounding explains: "
         f"raise `version` of its model, task or trainer. {REWRITE}"
     )
 
@@ -188,8 +188,8 @@ def spread(overrides: tuple[str, ...], losses: list[float]) -> np.ndarray:
 def nudged(seed: int) -> Callable[..., nn.Module]:
     """`build_net` with its weights off by about NEAR of themselves."""
 
-    def made(*given: Any, whole: Callable[..., nn.Module] = build.build_net) -> nn.Module:
-        net = whole(*given)
+    def made(*arguments: Any, whole: Callable[..., nn.Module] = build.build_net) -> nn.Module:
+        net = whole(*arguments)
         draws = torch.Generator().manual_seed(seed)
         with torch.no_grad():
             for weight in net.parameters():

@@ -93,14 +93,14 @@ def test_every_published_number_is_as_printed(spec: TableSpec, collection: dict[
     entry = collection[spec.id]
     printed = printed_rows(entry)
     assert [row.label for row in of_the_paper(spec)] == list(printed)
-    found = 0
+    n_printed = 0
     for row in of_the_paper(spec):
         values = printed[row.label]["values"]
         for column in spec.columns:
             cell = spec.cell(row, column)
             if cell.published is None:
                 continue
-            found += 1
+            n_printed += 1
             name = printed_column(column.key, entry)
             scale = column.scale if entry["unit"] != column.unit else 1.0
             assert cell.published.value == pytest.approx(values[name]["value"] * scale, rel=1e-12)
@@ -108,7 +108,7 @@ def test_every_published_number_is_as_printed(spec: TableSpec, collection: dict[
             assert sd == pytest.approx(values[name]["std"], rel=1e-12) if sd else values[name]["std"] is None
             params = of_config(printed[row.label], "params", name)
             assert cell.params == (None if params is None else str(params))
-    assert found == entry["completeness"]["cells"] - entry["completeness"]["missing"]
+    assert n_printed == entry["completeness"]["cells"] - entry["completeness"]["missing"]
 
 
 # Units that contradict the parameters printed beside them, which count.
@@ -126,8 +126,8 @@ def test_units_of_the_experiments_are_as_printed(spec: TableSpec, collection: di
             model = studies.experiment(experiment).settings.get("model", {})
             name = printed_column(column.key, collection[spec.id])
             for key, what in (("d_hidden", "units"), ("n_layers", "layers")):
-                wanted = of_config(printed[row.label], what, name)
-                as_printed = model.get(key, 1) == wanted or wanted is None
+                size = of_config(printed[row.label], what, name)
+                as_printed = model.get(key, 1) == size or size is None
                 assert as_printed != ((spec.id, row.label) in NOT_AS_PRINTED and key == "d_hidden")
 
 
@@ -204,9 +204,9 @@ def test_every_printed_setting_is_as_printed(ident: str, collection: dict[str, A
         (row["model"], row.get("config", {}).get("task")) for row in entry["rows"]
     ]
     printed = 0
-    for row, wanted in zip(spec.rows, entry["rows"], strict=True):
+    for row, collected in zip(spec.rows, entry["rows"], strict=True):
         for column in spec.columns:
-            cell, value = spec.cell(row, column), wanted["values"][column.key]
+            cell, value = spec.cell(row, column), collected["values"][column.key]
             beside = next(iter(value.get("alt") or []), None) or value.get("hint")
             assert (cell.code is None) == (beside is None), (row.label, column.key)
             if beside is not None and cell.code is not None:

@@ -151,17 +151,17 @@ def config_of(experiment: str) -> Config:
 def test_settings_are_those_of_the_recipe(recipe: str, experiment: str, recipes: dict[str, Any]) -> None:
     printed, config = recipes[recipe]["hyperparameters"], config_of(experiment)
     differs = {}
-    for key, wanted in printed.items():
+    for key, value in printed.items():
         if key in ELSEWHERE | FIXED.get(recipe, set()):
             continue
-        if wanted is None and key != "grad_clip":
+        if value is None and key != "grad_clip":
             continue  # lost in the texts
-        found = SETTINGS[key](config)
-        same = found == wanted
-        if isinstance(wanted, int | float | list) and found is not None:
-            same = found == pytest.approx(wanted, rel=2e-4)  # recipes are rounded
+        ours = SETTINGS[key](config)
+        same = ours == value
+        if isinstance(value, int | float | list) and ours is not None:
+            same = ours == pytest.approx(value, rel=2e-4)  # recipes are rounded
         if not same:
-            differs[key] = (wanted, found)
+            differs[key] = (value, ours)
     assert not differs, f"{experiment}: printed, ours: {differs}"
 
 
@@ -186,12 +186,12 @@ def test_the_task_follows_the_protocol_of_the_recipe(
     if protocol == "adding":
         assert str(task["length"]) in experiment
         return
-    wanted = PROTOCOLS[protocol] | OTHER.get(recipe, {})
+    settings = PROTOCOLS[protocol] | OTHER.get(recipe, {})
     if protocol == "ncifar":
-        wanted |= {"valid": VALID_OF_NCIFAR[experiment.partition("/")[0]]}
+        settings |= {"valid": VALID_OF_NCIFAR[experiment.partition("/")[0]]}
     if protocol.startswith("bidmc"):
-        wanted |= {"rate": "heart" if "heart" in experiment else "respiratory"}
-    assert {key: task[key] for key in wanted} == wanted
+        settings |= {"rate": "heart" if "heart" in experiment else "respiratory"}
+    assert {key: task[key] for key in settings} == settings
 
 
 @each("experiment", EXPERIMENTS.values())
@@ -203,9 +203,9 @@ def test_weights_are_selected_on_validation_data_or_not_at_all(experiment: str) 
 
 def test_averaging_of_lamb() -> None:
     """A turn is 200 steps: the mean begins after 50 without a gain, or at 800 (char: 25, 400)."""
-    for experiment, wanted in {"lem/ptb_word-lem": (50, 800), "lem/ptb_char-lem": (25, 400)}.items():
+    for experiment, starts in {"lem/ptb_word-lem": (50, 800), "lem/ptb_char-lem": (25, 400)}.items():
         trainer = config_of(experiment)["trainer"]
-        assert (trainer["average"]["epochs"], trainer["average"]["latest"]) == wanted
+        assert (trainer["average"]["epochs"], trainer["average"]["latest"]) == starts
         assert trainer["epochs"] == 1000
 
 

@@ -84,7 +84,7 @@ def chosen(node: dict[str, Any]) -> str:
 def test_graphcon_on_pages_of_universities_is_as_the_code_runs_it(recipe: str, recipes: Recipes) -> None:
     printed, config = recipes[recipe]["hyperparameters"], config_of(SHIPPED[recipe][0])
     net, model, trainer = config["net"], config["model"], config["trainer"]
-    found = {
+    ours = {
         "optimizer": chosen(config["optim"]).lower(),
         "lr": config["optim"]["lr"],
         "weight_decay": config["optim"]["weight_decay"],
@@ -99,7 +99,7 @@ def test_graphcon_on_pages_of_universities_is_as_the_code_runs_it(recipe: str, r
         "patience": trainer["stop"]["epochs"],
     }
     tuned = printed["dropout_in_dict"]
-    assert found == {key: value for key, value in printed.items() if key != "dropout_in_dict"}
+    assert ours == {key: value for key, value in printed.items() if key != "dropout_in_dict"}
     assert net["input_dropout"] == printed["dropout_effective"] != tuned
     assert (net["dropout"], net["encoder_activation"], net["output_activation"]) == (0, "relu", "identity")
     assert (net["decoder"], net["decoder_activation"]) == ("linear", "identity")
@@ -116,7 +116,7 @@ def test_graphcon_on_pages_of_universities_is_as_the_code_runs_it(recipe: str, r
 def test_gradient_gating_is_as_the_code_runs_it(recipe: str, recipes: Recipes) -> None:
     printed, config = dict(recipes[recipe]["hyperparameters"]), config_of(SHIPPED[recipe][0])
     net, model, trainer = config["net"], config["model"], config["trainer"]
-    found = {
+    ours = {
         "optimizer": chosen(config["optim"]).lower(),
         "lr": config["optim"]["lr"],
         "weight_decay": config["optim"]["weight_decay"],
@@ -129,7 +129,7 @@ def test_gradient_gating_is_as_the_code_runs_it(recipe: str, recipes: Recipes) -
         "epochs_effective": trainer["epochs"],
         "output": net["output_activation"],
     }
-    assert found == {"separate_conv": False, "output": "identity"} | printed
+    assert ours == {"separate_conv": False, "output": "identity"} | printed
     check_gating(config)
     assert (net["encoder_activation"], net["decoder"], net["init"]) == ("relu", "linear", "default")
     assert config["task"]["protocol"] == "official"
@@ -162,7 +162,7 @@ def test_attention_on_citations_is_as_the_code_runs_it(recipe: str, recipes: Rec
     printed, config = recipes[recipe]["hyperparameters"], config_of(ATTENTION[recipe])
     net, model = config["net"], config["model"]
     attention = model["attention"]
-    found = {
+    ours = {
         "optimizer": chosen(config["optim"]).lower(),
         "lr": config["optim"]["lr"],
         "weight_decay": config["optim"]["weight_decay"],
@@ -181,7 +181,7 @@ def test_attention_on_citations_is_as_the_code_runs_it(recipe: str, recipes: Rec
     if "pubmed" not in recipe:  # and tested later by an experiment beside it
         late = config_of(ATTENTION[recipe] + "-late")["model"]
         assert late["T_test"] == pytest.approx(3 * late["T"]) and late["T"] == model["T"]
-    assert found == {
+    assert ours == {
         key: pytest.approx(value, rel=1e-3) if isinstance(value, float) else value
         for key, value in printed.items()
         if key not in fixed

@@ -32,7 +32,7 @@ def test_settings_are_those_of_the_recipe(
     printed, config = recipes[recipe]["hyperparameters"], compose([f"experiment={experiment}"]).config
     model, net, trainer = config["model"], config["net"], config["trainer"]
     assert config["optim"]["_target_"].lower().endswith(f".{printed['optimizer']}")
-    found = {
+    settings = {
         "lr": config["optim"]["lr"],
         "hidden": net["hidden"],
         "layers": model["n_layers"],
@@ -41,7 +41,7 @@ def test_settings_are_those_of_the_recipe(
         "dt": model["dt"],
         "batch": trainer["batch_size"],
     }
-    assert found == {key: printed[key] for key in found}
+    assert settings == {key: printed[key] for key in settings}
     tuned = printed.get("dropout", printed.get("dropout_in_dict"))
     assert model["dropout"] == (RAN_WITH if as_run else tuned)
     assert (net["pool"], net["encoder_activation"], net["decoder"]) == ("sum", "identity", "linear")

@@ -15,7 +15,7 @@ from physml.search.spec import SearchSpec, load_search
 @functools.cache
 def searched() -> dict[str, studies.Found]:
     """What was found for each row whose settings were searched."""
-    return {f"{s}-{row}": found for s in studies.studies() for row, found in studies.found(s).items()}
+    return {f"{s}-{row}": best for s in studies.studies() for row, best in studies.found(s).items()}
 
 
 @functools.cache
@@ -27,13 +27,13 @@ def results(name: str) -> dict[str, Any]:
 def test_a_searched_row_has_the_best_point_of_its_search(name: str) -> None:
     search, trials = results(name)["search"], results(name)["trials"]
     assert search["experiment"] == name
-    assert len(trials) == sum(one["trials"] for one in results(name)["rounds"])
+    assert len(trials) == sum(drawn["trials"] for drawn in results(name)["rounds"])
     values = {t["trial"]: t["value"] for t in trials if t["status"] == "finished" and t["value"] is not None}
     best = (max if search["better"] == "higher" else min)(values, key=lambda trial: values[trial])
-    found = searched()[name]
-    assert (found.trial, found.set) == (best, search["set"] | trials[best]["point"])
+    chosen = searched()[name]
+    assert (chosen.trial, chosen.set) == (best, search["set"] | trials[best]["point"])
     facts = len(trials), results(name)["scored"], len(results(name)["best"]["values"])
-    assert (found.drawn, found.trials, found.seeds) == facts
+    assert (chosen.drawn, chosen.trials, chosen.seeds) == facts
     assert studies.experiment(name).settings["provenance"]["kind"] == "searched-here"
 
 
@@ -49,18 +49,18 @@ def before_stages(name: str) -> bool:
 
 @each("name", searched)
 def test_a_search_was_made_as_its_study_has_it(name: str) -> None:
-    spec, made = spec_of(name), results(name)["search"]
+    spec, search = spec_of(name), results(name)["search"]
     if not before_stages(name):
-        assert spec.described == made
-        assert list(made["space"]) == list(spec.space), "points are drawn in this order"
+        assert spec.described == search
+        assert list(search["space"]) == list(spec.space), "points are drawn in this order"
 
 
 @each("name", lambda: [name for name in searched() if spec_of(name).equal])
 def test_searches_of_a_group_had_equal_trials(name: str) -> None:
     """Once all of them have been searched in stages."""
-    group = [one for one in spec_of(name).equal if one in searched()]
+    group = [member for member in spec_of(name).equal if member in searched()]
     if not any(map(before_stages, group)):
-        assert len({len(results(one)["trials"]) for one in group}) == 1
+        assert len({len(results(member)["trials"]) for member in group}) == 1
 
 
 def test_only_what_was_searched_is_marked_so() -> None:

@@ -239,8 +239,8 @@ class Small:
 
 def test_a_plugin_is_loaded_from_its_file_once(tmp_path: Path) -> None:
     path = plugin(tmp_path, "small_plugin", SMALL)
-    one, two = (resolve("small_plugin.Small", [path]) for _ in range(2))
-    assert one is two
+    first, second = (resolve("small_plugin.Small", [path]) for _ in range(2))
+    assert first is second
     assert sys.modules["small_plugin"].__file__ == path
     assert not (tmp_path / "__pycache__").exists(), "cached code could be older than the file"
 
@@ -363,15 +363,15 @@ def test_nothing_of_the_working_folder_is_imported(hostile: Path, tmp_path: Path
     script.write_text(STUB)
     start = ["-m", "physml"] if way == "module" else [str(script)]
     small = ["profile=smoke", "trainer.epochs=1", "task.n_eval=8", "task.length=10"]
-    made = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, *start, "run", "model=lem", "task=adding", *small],
         cwd=hostile,
         env=environment(tmp_path),
         capture_output=True,
         text=True,
     )
-    assert made.returncode == 0, made.stderr
-    assert "finished" in made.stdout
+    assert completed.returncode == 0, completed.stderr
+    assert "finished" in completed.stdout
     assert not list(hostile.rglob("*.was_imported"))
     assert len(list((tmp_path / "results" / "runs").rglob("*-seed0.json"))) == 1
 
@@ -411,7 +411,7 @@ def test_tasks_are_those_of_the_checkout_even_when_others_are_loaded(
 
 
 @pytest.mark.parametrize(
-    ("value", "hint", "wanted"),
+    ("value", "hint", "expected"),
     [
         (1, float, 1.0),
         (2.0, int, 2),
@@ -442,12 +442,12 @@ def test_tasks_are_those_of_the_checkout_even_when_others_are_loaded(
         (0.1, float | torch.Tensor, 0.1),
     ],
 )
-def test_values_become_what_their_annotation_says(value: Any, hint: Any, wanted: Any) -> None:
+def test_values_become_what_their_annotation_says(value: Any, hint: Any, expected: Any) -> None:
     got = coerce(value, hint, "x")
-    assert got == wanted
-    assert type(got) is type(wanted)
-    if isinstance(wanted, list | tuple):
-        assert list(map(type, got)) == list(map(type, wanted))
+    assert got == expected
+    assert type(got) is type(expected)
+    if isinstance(expected, list | tuple):
+        assert list(map(type, got)) == list(map(type, expected))
 
 
 @pytest.mark.parametrize(
@@ -518,19 +518,19 @@ def optimizer(factors: dict[str, float] | None, net: nn.Module, **changes: Any) 
 
 @pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD"])
 def test_torch_updates_in_one_pass_what_it_would_parameter_by_parameter(name: str) -> None:
-    found = []
+    weights = []
     for said in ({}, {"foreach": False}):
         torch.manual_seed(0)
         net = nn.Linear(5, 3).double()
         node = {"_target_": f"torch.optim.{name}", "lr": 0.01, "weight_decay": 0.1, "lr_factors": None}
-        made = build.build_optimizer(parts_of({**run_config(), "optim": node | said}), net)
-        assert bool(made.defaults["fused"]) == (not said)
+        optim = build.build_optimizer(parts_of({**run_config(), "optim": node | said}), net)
+        assert bool(optim.defaults["fused"]) == (not said)
         for _ in range(5):
-            made.zero_grad()
+            optim.zero_grad()
             net(torch.arange(10.0).view(2, 5).double()).square().sum().backward()
-            made.step()
-        found.append([p.detach() for p in net.parameters()])
-    torch.testing.assert_close(*found)
+            optim.step()
+        weights.append([p.detach() for p in net.parameters()])
+    torch.testing.assert_close(*weights)
 
 
 def test_an_optimizer_of_others_and_complex_weights_are_left_as_they_are() -> None:
@@ -548,25 +548,25 @@ class Two(nn.Module):
         self.frozen = nn.Parameter(torch.zeros(1), requires_grad=False)
 
 
-def rates(made: torch.optim.Optimizer, net: nn.Module) -> dict[str, float]:
-    rate = {id(p): group["lr"] for group in made.param_groups for p in group["params"]}
+def rates(optim: torch.optim.Optimizer, net: nn.Module) -> dict[str, float]:
+    rate = {id(p): group["lr"] for group in optim.param_groups for p in group["params"]}
     return {name: rate[id(p)] for name, p in net.named_parameters() if id(p) in rate}
 
 
 def test_without_factors_there_is_one_group_of_all_trainable_parameters() -> None:
     net = Two()
-    made = optimizer(None, net)
-    assert len(made.param_groups) == 1
-    assert rates(made, net) == dict.fromkeys(("a.weight", "a.bias", "b.weight", "b.bias"), 0.5)
+    optim = optimizer(None, net)
+    assert len(optim.param_groups) == 1
+    assert rates(optim, net) == dict.fromkeys(("a.weight", "a.bias", "b.weight", "b.bias"), 0.5)
 
 
 def test_factors_give_groups_of_their_own_and_the_first_pattern_counts() -> None:
     net = Two()
-    made = optimizer({"a.weight": 0.1, "a.*": 2, "b.bias": 0}, net)
-    assert rates(made, net) == {"a.weight": 0.05, "a.bias": 1.0, "b.weight": 0.5, "b.bias": 0.0}
+    optim = optimizer({"a.weight": 0.1, "a.*": 2, "b.bias": 0}, net)
+    assert rates(optim, net) == {"a.weight": 0.05, "a.bias": 1.0, "b.weight": 0.5, "b.bias": 0.0}
     before = {name: p.detach().clone() for name, p in net.named_parameters()}
     net.b(net.a(torch.ones(1, 2))).sum().backward()
-    made.step()
+    optim.step()
     moved = {name for name, p in net.named_parameters() if not torch.equal(p, before[name])}
     assert "b.bias" not in moved
     assert {"a.bias", "b.weight"} <= moved

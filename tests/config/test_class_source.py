@@ -72,8 +72,8 @@ def file(tmp_path: Path) -> Path:
 def test_version_and_defaults_are_read_from_the_class_or_its_bases_in_the_file(
     file: Path, name: str, version: int, defaults: dict[str, str]
 ) -> None:
-    found = read_class_in(file, name)
-    assert (found.version, {k: v for k, v in found.defaults.items() if k != "version"}) == (version, defaults)
+    facts = read_class_in(file, name)
+    assert (facts.version, {k: v for k, v in facts.defaults.items() if k != "version"}) == (version, defaults)
 
 
 def test_the_docstring_is_read(file: Path) -> None:

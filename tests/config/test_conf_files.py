@@ -97,12 +97,12 @@ def own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_row_of_a_study_at_a_path_is_an_experiment(folder: Path) -> None:
-    made = compose(["experiment=./files/adding.yaml:slow", "seed=3"])
-    config, _ = checked(made.config)
+    composed = compose(["experiment=./files/adding.yaml:slow", "seed=3"])
+    config, _ = checked(composed.config)
     assert (config["model"]["_target_"], config["model"]["dt"], config["seed"]) == ("my_rnn.Mine", 0.1, 3)
     assert config["plugins"] == [str(folder / "my_rnn.py")]
-    assert made.config["experiment"] == made.choices["experiment"] == "./adding.yaml:slow"
-    assert spec_of(made).place.folder == "adhoc/adding-slow"
+    assert composed.config["experiment"] == composed.choices["experiment"] == "./adding.yaml:slow"
+    assert spec_of(composed).place.folder == "adhoc/adding-slow"
     theirs = compose(["experiment=./files/adding.yaml:lem"]).config
     assert theirs["model"] == compose(["experiment=lem/adding-2000-lem"]).config["model"]
 

@@ -47,7 +47,7 @@ def test_an_eager_optimizer_computes_what_torch_computes(cls: type) -> None:
     torch.testing.assert_close(again, weights, rtol=0, atol=0)
     torch.testing.assert_close(state_again, state, rtol=0, atol=0)
     if "fused" in inspect.signature(cls).parameters:
-        pair = [trained(one, sparse, fused=True) for one in (cls, eager(cls))]
+        pair = [trained(optimizer, sparse, fused=True) for optimizer in (cls, eager(cls))]
         torch.testing.assert_close(*pair, rtol=0, atol=0)
 
 

@@ -45,17 +45,17 @@ READERS: dict[str, Callable[[Path], Any]] = {
 def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The way to every value inside a mapping or a list."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [place for key, one in inner for place in ((*at, key), *places(one, (*at, key)))]
+    return [place for key, child in inner for place in ((*at, key), *places(child, (*at, key)))]
 
 
 def changed(content: dict[str, Any], place: tuple[Any, ...], value: Any) -> str:
     """YAML of a copy with another value at a place."""
-    made = copy.deepcopy(content)
-    node: Any = made
+    edited = copy.deepcopy(content)
+    node: Any = edited
     for key in place[:-1]:
         node = node[key]
     node[place[-1]] = value
-    return yaml.dump(made, allow_unicode=True, sort_keys=False)
+    return yaml.dump(edited, allow_unicode=True, sort_keys=False)
 
 
 @pytest.mark.parametrize("name", READERS)

@@ -49,9 +49,9 @@ def test_an_identity_is_eight_hex_digits() -> None:
     assert int(KEY, 16) >= 0
 
 
-@pytest.mark.parametrize("one", [1, 1.0])
-def test_whole_numbers_are_equal_to_their_floats(one: float) -> None:
-    assert changed(model={"dt": one}) == KEY
+@pytest.mark.parametrize("step", [1, 1.0])
+def test_whole_numbers_are_equal_to_their_floats(step: float) -> None:
+    assert changed(model={"dt": step}) == KEY
     assert config_of("model.dt=1") == config_of("model.dt=1.0")
     assert identity(config_of("model.dt=1")) == KEY
 
@@ -142,8 +142,8 @@ def test_what_can_move_a_number_moves_the_identity(override: str) -> None:
 )
 def test_a_raised_version_moves_the_identity(monkeypatch: pytest.MonkeyPatch, target: str) -> None:
     def raised(name: str) -> class_source.ClassSource:
-        found = class_source.read_class(name)
-        return dataclasses.replace(found, version=found.version + 1) if name == target else found
+        source = class_source.read_class(name)
+        return dataclasses.replace(source, version=source.version + 1) if name == target else source
 
     monkeypatch.setattr(identities, "read_class", raised)
     assert identity(BASE) != KEY
@@ -155,8 +155,8 @@ def test_a_raised_version_of_the_trainer_moves_the_identity(monkeypatch: pytest.
 
 
 def with_plugin(path: Path, *overrides: str) -> str:
-    given = [f"plugins=[{path}]", "model=own", f"model._target_={path.stem}.MyRNN", "task=adding", *overrides]
-    return identity(compose(given).config)
+    typed = [f"plugins=[{path}]", "model=own", f"model._target_={path.stem}.MyRNN", "task=adding", *overrides]
+    return identity(compose(typed).config)
 
 
 def test_an_edited_plugin_is_another_setting(tmp_path: Path) -> None:
@@ -244,20 +244,20 @@ def test_a_smoke_run_is_kept_out_of_the_checkouts_records(
 
 def test_two_configs_never_share_a_record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
-    one = spec("seed=99")
+    run_spec = spec("seed=99")
     kept = {
         "schema": record.SCHEMA,
         "experiment": "x",
-        "identity": one.place.identity,
+        "identity": run_spec.place.identity,
         "seed": 99,
         "split": 0,
     }
-    kept |= {"status": "finished", "config": one.config, "metrics": {"best": None, "last": None}}
-    record.write(one.record_path, kept | {"hashed": payload(one.config)})
-    assert existing(one) is not None
-    record.write(one.record_path, kept | {"hashed": payload(BASE)})
+    kept |= {"status": "finished", "config": run_spec.config, "metrics": {"best": None, "last": None}}
+    record.write(run_spec.record_path, kept | {"hashed": payload(run_spec.config)})
+    assert existing(run_spec) is not None
+    record.write(run_spec.record_path, kept | {"hashed": payload(BASE)})
     with pytest.raises(RunFailed, match="same identity but another config"):
-        existing(one)
+        existing(run_spec)
 
 
 def test_names_of_records_do_not_depend_on_where_results_lie() -> None:

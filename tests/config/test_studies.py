@@ -58,14 +58,14 @@ def config_of(*overrides: str) -> dict[str, Any]:
 
 
 def test_a_row_has_the_common_settings_and_its_own(conf: Path) -> None:
-    made = compose.compose(["experiment=some/adding-base"])
-    assert (made.choices["model"], made.choices["task"], made.choices["experiment"]) == (
+    composed = compose.compose(["experiment=some/adding-base"])
+    assert (composed.choices["model"], composed.choices["task"], composed.choices["experiment"]) == (
         "lem",
         "adding",
         "some/adding-base",
     )
-    assert made.config["model"]["d_hidden"] == 7 and made.config["trainer"]["epochs"] == 7
-    assert made.config["provenance"] == {"kind": "paper", "source": "a paper", "note": "the first"}
+    assert composed.config["model"]["d_hidden"] == 7 and composed.config["trainer"]["epochs"] == 7
+    assert composed.config["provenance"] == {"kind": "paper", "source": "a paper", "note": "the first"}
     other = compose.compose(["experiment=some/adding-16"])
     assert (other.choices["optim"], other.config["provenance"]["kind"]) == ("adamw", "own")
 
@@ -87,19 +87,19 @@ def test_a_row_may_start_from_a_full_name_and_choose_another_task(conf: Path) ->
 def test_overrides_count_more_than_a_row_and_a_smoke_run_stays_tiny(conf: Path) -> None:
     assert config_of("experiment=some/adding-changed", "model.dt=0.5")["model"]["dt"] == 0.5
     assert config_of("experiment=some/adding-changed", "profile=smoke")["trainer"]["epochs"] == 2
-    made = compose.compose(
+    composed = compose.compose(
         ["task=lorenz96", "experiment=some/adding-changed", "model=lstm", "~model.dt=0.25"]
     )
-    assert (made.choices["task"], made.choices["model"]) == ("lorenz96", "lstm")
+    assert (composed.choices["task"], composed.choices["model"]) == ("lorenz96", "lstm")
 
 
 def test_what_a_search_found_counts_more_than_the_row(conf: Path) -> None:
     facts = {"search": "results/search/x.json", "drawn": 4, "trials": 3, "seeds": 2}
-    found = {"trial": 3, "set": {"model.dt": 0.125, "optim.lr": 0.5}}
-    write(conf, {"changed": found | facts}, "some/adding.searched.yaml")
-    made = config_of("experiment=some/adding-changed")
-    assert (made["model"]["dt"], made["optim"]["lr"]) == (0.125, 0.5)
-    assert made["provenance"] == {"kind": "searched-here", "source": "a paper", "note": None, **facts}
+    point = {"trial": 3, "set": {"model.dt": 0.125, "optim.lr": 0.5}}
+    write(conf, {"changed": point | facts}, "some/adding.searched.yaml")
+    config = config_of("experiment=some/adding-changed")
+    assert (config["model"]["dt"], config["optim"]["lr"]) == (0.125, 0.5)
+    assert config["provenance"] == {"kind": "searched-here", "source": "a paper", "note": None, **facts}
     assert config_of("experiment=some/adding-base")["provenance"]["kind"] == "paper"
 
 
@@ -301,9 +301,9 @@ def test_references_are_resolved_as_by_omegaconf_or_left_to_it(model: dict[Any, 
 
 @pytest.mark.parametrize("name", ["g2/texas-g2_gcn", "graphcon/zinc-graphcon_gcn", "lem/adding-2000-lem"])
 def test_an_experiment_is_composed_the_same_by_omegaconf(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = compose.compose([f"experiment={name}", "seed=3", "split=1"])
+    composed = compose.compose([f"experiment={name}", "seed=3", "split=1"])
     monkeypatch.setattr(compose, "_plain", lambda merged, typed: None)
-    assert repr(compose.compose([f"experiment={name}", "seed=3", "split=1"])) == repr(made)
+    assert repr(compose.compose([f"experiment={name}", "seed=3", "split=1"])) == repr(composed)
 
 
 @pytest.mark.parametrize(

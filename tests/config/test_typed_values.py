@@ -49,9 +49,9 @@ def test_a_part_keeps_the_keys_that_a_file_leaves_out(tmp_path: Path) -> None:
 
 def test_a_pattern_stands_for_all_names_that_fit() -> None:
     """facebookresearch/hydra#1942: `glob` in a multirun."""
-    found = expand(["model=glob(*cornn*)", "seed=0,1"], names)
-    assert ["model=cornn", "seed=1"] in found and ["model=unicornn", "seed=0"] in found
-    assert len(found) == 2 * sum("cornn" in name for name in names("model"))
+    expanded = expand(["model=glob(*cornn*)", "seed=0,1"], names)
+    assert ["model=cornn", "seed=1"] in expanded and ["model=unicornn", "seed=0"] in expanded
+    assert len(expanded) == 2 * sum("cornn" in name for name in names("model"))
     some = expand(["model=glob([lem,l*m],exclude=lstm)"], names)
     assert ["model=lem"] in some and ["model=lstm"] not in some
     with pytest.raises(ConfigError, match=r"none of the \d+ names of model fits"):

@@ -128,7 +128,7 @@ def refused(model: str, task: str) -> bool:
 @functools.cache
 def tasks_of_models() -> dict[str, list[str]]:
     """The tasks that each model is tried on: one, and a task with two models; with --grid all of its kind."""
-    found: dict[str, list[str]] = {}
+    by_model: dict[str, list[str]] = {}
     for kind in (False, True):
         models = [m for m in MODELS if of_graphs("model", m) == kind]
         tasks = [t for t in TASKS if of_graphs("task", t) == kind]
@@ -136,8 +136,8 @@ def tasks_of_models() -> dict[str, list[str]]:
             for j, task in enumerate(tasks):
                 tried = j == i % len(tasks) or (i - j) % len(models) in (0, len(models) // 2)
                 if (tried or grid()) and not refused(model, task):
-                    found.setdefault(model, []).append(task)
-    return found
+                    by_model.setdefault(model, []).append(task)
+    return by_model
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -131,4 +131,4 @@ def test_edge_weights_act_or_are_refused(name: str) -> None:
 
 def test_exceptions_name_laws_and_models_that_are_there() -> None:
     assert EXCEPTIONS.keys() | VARIANTS.keys() <= set(MODELS)
-    assert {name for kept in EXCEPTIONS.values() for name in kept} <= {one.__name__ for one in LAWS}
+    assert {name for kept in EXCEPTIONS.values() for name in kept} <= {rule.__name__ for rule in LAWS}

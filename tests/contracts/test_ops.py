@@ -37,7 +37,7 @@ CASES = [(op, backend) for op in OPS for backend in op.backends]
 @pytest.mark.parametrize(("op", "backend"), CASES, ids=[f"{op.name}-{backend}" for op, backend in CASES])
 def test_an_op_keeps_the_laws(op: Op, backend: str) -> None:
     needs_compiler()
-    run_all((one.__name__, functools.partial(one, op, backend)) for one in LAWS)
+    run_all((rule.__name__, functools.partial(rule, op, backend)) for rule in LAWS)
 
 
 def frozen(x: list[Tensor], but: set[int] = frozenset()) -> list[Tensor]:
@@ -90,11 +90,11 @@ def gradients_are_those_of_differences(op: Op, backend: str) -> None:
 @law
 def any_part_may_be_frozen(op: Op, backend: str) -> None:
     for n in (1, 2):
-        for wanted in map(set, combinations(range(len(op.shapes)), n)):
-            x = frozen(op.arguments(SMALL), wanted)
+        for trained in map(set, combinations(range(len(op.shapes)), n)):
+            x = frozen(op.arguments(SMALL), trained)
             same(gradients(op, backend, x), gradients(op, "reference", x))
             weighed(op.results(x, backend)).backward()
-            assert {k for k, leaf in enumerate(x) if leaf.grad is not None} == wanted
+            assert {k for k, leaf in enumerate(x) if leaf.grad is not None} == trained
 
 
 @law
@@ -112,9 +112,9 @@ def without_gradients_nothing_is_kept(op: Op, backend: str) -> None:
     expected = op.results(x, backend)
     with torch.no_grad():
         plain = op.results(x, backend)
-    for found in (plain, op.results(frozen(x), backend)):
-        assert not any(r.requires_grad for r in found)
-        same(found, expected)
+    for results in (plain, op.results(frozen(x), backend)):
+        assert not any(r.requires_grad for r in results)
+        same(results, expected)
 
 
 @law
@@ -154,11 +154,11 @@ def second_derivatives_are_right_or_refused(op: Op, backend: str) -> None:
         return torch.autograd.grad(loss.sum(), x)
 
     try:
-        found = second(backend)
+        derivatives = second(backend)
     except InputError as error:
         assert "second derivatives" in str(error) and "reference" in str(error)
     else:
-        same(found, second("reference"))
+        same(derivatives, second("reference"))
 
 
 @law
@@ -205,11 +205,11 @@ def what_changes_in_place_is_an_error_not_a_wrong_gradient(op: Op, backend: str)
 
 def right_or_refused(call: Callable[[], tuple[Tensor, ...]], expected: list[Tensor]) -> None:
     try:
-        found = call()
+        results = call()
     except RuntimeError as error:
         assert "in-place" in str(error) or "inplace" in str(error)
     else:
-        same(found, expected)
+        same(results, expected)
 
 
 # --------------------------------------------------------------------------------------------- rows, threads
@@ -261,18 +261,18 @@ def python_threads_do_not_disturb_each_other(op: Op, backend: str) -> None:
         return
     x = [op.arguments(LARGE, seed=seed) for seed in (0, 20)]
     expected = [everything(op, backend, each) for each in x]
-    found: dict[int, list[list[Tensor]]] = {0: [], 1: []}
+    by_thread: dict[int, list[list[Tensor]]] = {0: [], 1: []}
 
     def work(k: int) -> None:
         torch.set_num_threads(1)  # of this thread: the expected ones are of one too
-        found[k] += [everything(op, backend, x[k]) for _ in range(5)]
+        by_thread[k] += [everything(op, backend, x[k]) for _ in range(5)]
 
-    workers = [threading.Thread(target=work, args=(k,)) for k in found]
+    workers = [threading.Thread(target=work, args=(k,)) for k in by_thread]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    for k, results in found.items():
+    for k, results in by_thread.items():
         assert len(results) == 5
         assert all(all(map(torch.equal, each, expected[k])) for each in results)
 
@@ -283,9 +283,9 @@ def python_threads_do_not_disturb_each_other(op: Op, backend: str) -> None:
 def layouts(x: Tensor) -> list[Tensor]:
     """The shape of x with other strides: axes turned, every second number, one row or one number for all."""
     every_second = torch.stack([x, -x], -1).flatten(-2)[..., ::2]
-    one = x.flatten()[0].reshape([1] * x.dim()).expand(x.shape)
+    constant = x.flatten()[0].reshape([1] * x.dim()).expand(x.shape)
     turned = x.permute(*reversed(range(x.dim()))).contiguous().permute(*reversed(range(x.dim())))
-    return [turned, every_second, x[:1].expand(x.shape), one]
+    return [turned, every_second, x[:1].expand(x.shape), constant]
 
 
 @law
@@ -294,9 +294,9 @@ def arguments_and_incoming_gradients_may_have_any_layout(op: Op, backend: str) -
         plain = op.arguments(sizes)
         x = [layouts(leaf.detach())[k].requires_grad_() for leaf in plain]
         same(everything(op, backend, x), everything(op, "reference", x))
-        found = []
+        by_backend = []
         for name in (backend, "reference"):
             results = op.results(plain, name)
             slopes = [layouts(draw(*r.shape, seed=30 + j).to(op.dtype))[k] for j, r in enumerate(results)]
-            found.append(torch.autograd.grad(results, plain, slopes))
-        same(*found)
+            by_backend.append(torch.autograd.grad(results, plain, slopes))
+        same(*by_backend)

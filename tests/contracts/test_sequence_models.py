@@ -81,11 +81,11 @@ def maker_of(name: str, changes: dict[str, Any]) -> Callable[[], nn.Module]:
 def test_a_layer_keeps_the_laws(name: str) -> None:
     with running("native"):
         run_all(
-            (f"{one.__name__}, {changes}", functools.partial(one, make))
+            (f"{rule.__name__}, {changes}", functools.partial(rule, make))
             for changes in ({}, *VARIANTS.get(name, []))
             for make in (maker_of(name, changes),)
-            for one in LAWS
-            if name not in EXCEPTIONS.get(one.__name__, ())
+            for rule in LAWS
+            if name not in EXCEPTIONS.get(rule.__name__, ())
         )
 
 
@@ -185,9 +185,9 @@ def gradients_are_those_of_differences(make: Callable[[], nn.Module]) -> None:
     weights = {k: p.detach().clone().requires_grad_() for k, p in layer.named_parameters()}
 
     def run(u: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
-        given = like(state, iter(rest[: len(start)])) if start else None
+        initial = like(state, iter(rest[: len(start)])) if start else None
         values = dict(zip(weights, rest[len(start) :], strict=True))
-        outputs, last = torch.func.functional_call(layer, values, (u, given))
+        outputs, last = torch.func.functional_call(layer, values, (u, initial))
         return outputs, *leaves(last)
 
     assert torch.autograd.gradcheck(run, (u, *start, *weights.values()), fast_mode=True)
@@ -299,9 +299,9 @@ def states_that_cannot_be_are_refused(make: Callable[[], nn.Module]) -> None:
     state = layer(u)[1]
     wrong = [(u[:2], state), (u, (*state, state[0])), (u, next(leaves(state)))]
     wrong += [(u, torch.utils._pytree.tree_map(lambda x: x.float(), state))]
-    for given in wrong:
+    for arguments in wrong:
         with pytest.raises(InputError, match="state"):
-            layer(*given)
+            layer(*arguments)
 
 
 # ------------------------------------------------------------------------------------------------ exceptions
@@ -325,5 +325,5 @@ def test_states_are_refused_where_whole_sequences_are_read() -> None:
 
 
 def test_exceptions_name_laws_and_models_that_are_there() -> None:
-    assert EXCEPTIONS.keys() <= {one.__name__ for one in LAWS}
+    assert EXCEPTIONS.keys() <= {rule.__name__ for rule in LAWS}
     assert {name for kept in EXCEPTIONS.values() for name in kept} | VARIANTS.keys() <= set(MODELS)

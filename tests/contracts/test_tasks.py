@@ -189,16 +189,17 @@ def batches_of_one_graph_are_those_of_many(task):
     assert len(ones) == task.facts()["sizes"]["valid"]
     shift = 0
     edges = []
-    for one in ones:
-        assert (one.batch == 0).all() and len(one.index) == 1
-        assert len(one.target) == (1 if task.readout == "graph" else len(one.input))
-        edges.append(one.edge_index + shift)
-        shift += len(one.input)
+    for single in ones:
+        assert (single.batch == 0).all() and len(single.index) == 1
+        assert len(single.target) == (1 if task.readout == "graph" else len(single.input))
+        edges.append(single.edge_index + shift)
+        shift += len(single.input)
     assert torch.equal(torch.cat(edges, 1), many.edge_index)
     for key in ("input", "target", "index"):
-        assert torch.equal(torch.cat([getattr(one, key) for one in ones]), getattr(many, key))
+        assert torch.equal(torch.cat([getattr(single, key) for single in ones]), getattr(many, key))
     assert torch.equal(
-        many.batch, torch.arange(len(ones)).repeat_interleave(torch.tensor([len(one.input) for one in ones]))
+        many.batch,
+        torch.arange(len(ones)).repeat_interleave(torch.tensor([len(single.input) for single in ones])),
     )
     assert torch.equal(many.batch[many.edge_index[0]], many.batch[many.edge_index[1]])
 
@@ -271,12 +272,12 @@ def parts_are_disjoint(task):
 
 @check
 def score_does_not_depend_on_the_batch_size(task):
-    found = [score_reference(task, lambda batch: answer(task, batch), size=size) for size in (1, 3, 1000)]
-    assert set(found[0]) == measured(task)
-    for metrics in found:
+    scores = [score_reference(task, lambda batch: answer(task, batch), size=size) for size in (1, 3, 1000)]
+    assert set(scores[0]) == measured(task)
+    for metrics in scores:
         metrics.pop("accuracy_batches", None)  # of an official code; it is a mean over batches
-    for other in found[1:]:
-        assert other == pytest.approx(found[0], rel=1e-9)
+    for other in scores[1:]:
+        assert other == pytest.approx(scores[0], rel=1e-9)
 
 
 @check
@@ -328,14 +329,14 @@ def references_are_finite_and_complete(task):
 
 @check
 def the_majority_class_is_that_of_train(task):
-    found = task.references().get("majority class")
-    if found is None:
+    majority = task.references().get("majority class")
+    if majority is None:
         pytest.skip("no classes, or another constant")
     train, test = (
         torch.cat([labels(batch) for batch in task.batches(part, 1000)]) for part in ("train", "test")
     )
-    assert found["accuracy"] == pytest.approx((test == train.mode().values).double().mean().item())
-    assert found["accuracy"] <= 1 and math.isfinite(found["cross_entropy"])
+    assert majority["accuracy"] == pytest.approx((test == train.mode().values).double().mean().item())
+    assert majority["accuracy"] <= 1 and math.isfinite(majority["cross_entropy"])
 
 
 def labels(batch: Batch) -> Tensor:
@@ -368,13 +369,13 @@ def facts_name_the_files_that_were_read(task):
 def splits_differ_and_their_parts_are_disjoint(task, store):
     if task.n_splits == 1 or (task.protocol == "official" and task.datasets == (EIGENWORMS,)):
         pytest.skip("one split")
-    found = set()
+    contents = set()
     for split in range(task.n_splits):
         task.load(store, split)
         parts_are_disjoint(task)
-        found.add(b"".join(content(batch) for part in PARTS[1:] for batch in task.batches(part, 100)))
-    assert len(found) == task.n_splits or isinstance(task, HAR2), "its fixture has subjects for two"
-    assert len(found) > 1
+        contents.add(b"".join(content(batch) for part in PARTS[1:] for batch in task.batches(part, 100)))
+    assert len(contents) == task.n_splits or isinstance(task, HAR2), "its fixture has subjects for two"
+    assert len(contents) > 1
     if isinstance(task, OneGraph) and not isinstance(task, PyGNodes):
         with pytest.raises(InputError, match=rf"there are {task.n_splits} \w.*; got {task.n_splits}"):
             task.load(store, task.n_splits)
@@ -414,10 +415,10 @@ def a_batch_keeps_its_kind_when_it_moves(task):
 def test_a_task_keeps_the_interface(name, store):
     task = ALL[name]()
     task.load(store, 0)
-    needs_store = {one: "store" in inspect.signature(one).parameters for one in CHECKS}
+    needs_store = {rule: "store" in inspect.signature(rule).parameters for rule in CHECKS}
     run_all(
-        (one.__name__, functools.partial(one, task=task, **({"store": store} if needs_store[one] else {})))
-        for one in CHECKS
+        (rule.__name__, functools.partial(rule, task=task, **({"store": store} if needs_store[rule] else {})))
+        for rule in CHECKS
     )
 
 
@@ -487,16 +488,14 @@ class Memory(torch.nn.Module):
 
     def __init__(self, task) -> None:
         super().__init__()
-        self.n_ids, self.back, self.noise = task.d_in, task.back, task.noise
+        self.n_ids, self.lag, self.noise = task.d_in, task.lag, task.noise
 
     def forward(self, ids, lengths=None, state=None):
-        seen = ids.new_zeros(len(ids), self.back) if state is None else state[0]
+        seen = ids.new_zeros(len(ids), self.lag) if state is None else state[0]
         seen = torch.cat([seen, ids], 1)
-        echo = seen[:, -ids.shape[1] - self.back + 1 :][
-            :, : ids.shape[1]
-        ]  # the id `back` before each next id
+        echo = seen[:, -ids.shape[1] - self.lag + 1 :][:, : ids.shape[1]]  # the id `lag` before each next id
         p = torch.nn.functional.one_hot(echo, self.n_ids) * (1 - self.noise) + self.noise / self.n_ids
-        return p.log(), (seen[:, -self.back :],)
+        return p.log(), (seen[:, -self.lag :],)
 
 
 def test_the_token_stream_needs_the_carried_state(store):
@@ -541,9 +540,9 @@ def test_carried_state_is_cut_from_the_graph(store):
 
 def defining_line(cls: type) -> str:
     """The paragraph `Defined in:` of a task or of its base; empty where there is none."""
-    for one in cls.__mro__:
-        text = (one.__doc__ or "").partition("Defined in:")[2]
-        if one.__module__.startswith("tasks.") and text:
+    for base in cls.__mro__:
+        text = (base.__doc__ or "").partition("Defined in:")[2]
+        if base.__module__.startswith("tasks.") and text:
             return text.partition("\n\n")[0]
     return ""
 

@@ -57,19 +57,19 @@ def as_tensor(x: Tensor | Rows) -> Tensor:
 
 
 def arguments(name: str, shapes: list[tuple[int, ...]]) -> list[Tensor]:
-    given = [draw(*(shape or (1,)), seed=k).reshape(shape) for k, shape in enumerate(shapes)]
+    drawn = [draw(*(shape or (1,)), seed=k).reshape(shape) for k, shape in enumerate(shapes)]
     return (
-        [x.float() for x in given] if name in ("elu", "linear") else given
+        [x.float() for x in drawn] if name in ("elu", "linear") else drawn
     )  # only float32 has fast backends
 
 
 def function(
-    op: Callable[..., Tensor | tuple[Tensor, ...]], given: list[Tensor], k: int
+    op: Callable[..., Tensor | tuple[Tensor, ...]], inputs: list[Tensor], k: int
 ) -> Callable[[Tensor], Tensor]:
     """The first result as a function of argument k."""
 
     def of_one(x: Tensor) -> Tensor:
-        out = op(*given[:k], x, *given[k + 1 :])
+        out = op(*inputs[:k], x, *inputs[k + 1 :])
         return out[0] if isinstance(out, tuple) else out
 
     return of_one
@@ -77,8 +77,8 @@ def function(
 
 def tangent(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor | None:
     with forward_ad.dual_level():
-        found: Tensor | None = forward_ad.unpack_dual(f(forward_ad.make_dual(x, torch.ones_like(x)))).tangent
-        return found
+        slope: Tensor | None = forward_ad.unpack_dual(f(forward_ad.make_dual(x, torch.ones_like(x)))).tangent
+        return slope
 
 
 def difference(f: Callable[[Tensor], Tensor], x: Tensor, step: float) -> Tensor:
@@ -90,11 +90,11 @@ def difference(f: Callable[[Tensor], Tensor], x: Tensor, step: float) -> Tensor:
 def test_ops_have_tangents_of_all_arguments(name: str, preferred: str) -> None:
     needs_compiler()
     op, shapes = OPS[name]
-    given = arguments(name, shapes)
-    step, tolerance = (1e-6, 1e-6) if given[0].dtype == torch.float64 else (1e-2, 1e-2)
-    for k, x in enumerate(given):
-        f = function(partial(op, backend="auto"), given, k)
-        plain = function(partial(op, backend="reference"), given, k)
+    inputs = arguments(name, shapes)
+    step, tolerance = (1e-6, 1e-6) if inputs[0].dtype == torch.float64 else (1e-2, 1e-2)
+    for k, x in enumerate(inputs):
+        f = function(partial(op, backend="auto"), inputs, k)
+        plain = function(partial(op, backend="reference"), inputs, k)
         expected = difference(plain, x, step)
         with backends.running(preferred):
             torch.testing.assert_close(tangent(f, x), expected, atol=tolerance, rtol=tolerance)
@@ -117,9 +117,9 @@ def test_ops_have_tangents_of_all_arguments(name: str, preferred: str) -> None:
 def test_a_required_fast_backend_refuses_tangents_and_transforms(name: str, backend: str) -> None:
     needs_compiler()
     op, shapes = OPS[name]
-    given = arguments(name, shapes)
-    for k, x in enumerate(given):
-        f = function(partial(op, backend=backend), given, k)
+    inputs = arguments(name, shapes)
+    for k, x in enumerate(inputs):
+        f = function(partial(op, backend=backend), inputs, k)
         with pytest.raises(InputError, match=rf"backend='{backend}': forward-mode .* need backend reference"):
             tangent(f, x)
         with pytest.raises(InputError, match=r"transforms such as torch\.func need backend reference"):
@@ -129,9 +129,9 @@ def test_a_required_fast_backend_refuses_tangents_and_transforms(name: str, back
 @pytest.mark.parametrize("name", ALONE)
 def test_ops_without_a_choice_have_tangents_too(name: str) -> None:
     op, shapes = ALONE[name]
-    given = arguments(name, shapes)
-    for k, x in enumerate(given):
-        f = function(op, given, k)
+    inputs = arguments(name, shapes)
+    for k, x in enumerate(inputs):
+        f = function(op, inputs, k)
         expected = difference(f, x, 1e-6)
         torch.testing.assert_close(tangent(f, x), expected, atol=1e-6, rtol=1e-6)
         jvp = torch.func.jvp(f, (x,), (torch.ones_like(x),))[1]

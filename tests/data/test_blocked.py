@@ -41,9 +41,9 @@ def records(roots: Path) -> list[Record]:
 
 def test_a_run_without_its_data_is_blocked_and_a_smoke_run_is_not(roots: Path) -> None:
     full, smoke = (spec_of(compose([HAR, "seed=99", f"profile={p}"])) for p in ("full", "smoke"))
-    (one,) = planning.plan([full], probe=True)
-    assert one.said == "blocked: UCI HAR Dataset.zip missing, get it with `physml data get uci_har`"
-    assert not one.todo and planning.plan([smoke])[0].state == "missing"
+    (planned,) = planning.plan([full], probe=True)
+    assert planned.said == "blocked: UCI HAR Dataset.zip missing, get it with `physml data get uci_har`"
+    assert not planned.todo and planning.plan([smoke])[0].state == "missing"
     (roots / "data/UCI HAR Dataset").mkdir()
     assert planning.plan([full])[0].state == "missing"
 
@@ -100,10 +100,10 @@ def test_a_record_says_how_far_its_data_are_known(
         assert "failed" not in said, "nothing had begun"
         assert not records(roots)
         return
-    (made,) = records(roots)
-    assert made["status"] == "finished" and made["data"]["kind"] == kind
-    assert [file["name"] for file in made["data"]["files"]] == ["UCI HAR Dataset.zip"]
-    assert made["config"]["data"] == {"verify": how}
+    (content,) = records(roots)
+    assert content["status"] == "finished" and content["data"]["kind"] == kind
+    assert [file["name"] for file in content["data"]["files"]] == ["UCI HAR Dataset.zip"]
+    assert content["config"]["data"] == {"verify": how}
 
 
 # ---------------------------------------------------------------------------- another root, half a file

@@ -74,9 +74,9 @@ def cached(store: Store) -> list[Path]:
 
 @each("name", dataset_names())
 def test_every_data_set_says_where_it_comes_from(name: str) -> None:
-    found = upstream(name)
-    assert found.title and found.source.startswith("http") and found.licence
-    for file in found.files:
+    origin = upstream(name)
+    assert origin.title and origin.source.startswith("http") and origin.licence
+    for file in origin.files:
         assert file.urls or file.inside or "published nowhere" in file.purpose, f"{file.name}: no address"
         assert all(url.startswith(("http://", "https://", "hf://")) for url in file.urls)
         assert file.purpose
@@ -377,7 +377,7 @@ def test_members_with_an_md5_are_compared_and_others_are_not_read(store, monkeyp
     place(store, A, "z/n.txt")
     place(store, B, "z/foreign.txt")
     assert store.read(zipped.set)["n"].tolist() == [3, 1, 2]
-    assert {one["verified"] for one in store.used.values()} == {"bytes"}
+    assert {entry["verified"] for entry in store.used.values()} == {"bytes"}
     place(store, B, "z/n.txt")
     with pytest.raises(DataError, match=r"n\.txt"):
         store.read(zipped.set)

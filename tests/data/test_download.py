@@ -40,8 +40,8 @@ class Served:
         self.url = ""
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
-        wanted = request.headers.get("Range")
-        self.asked.append(wanted)
+        byte_range = request.headers.get("Range")
+        self.asked.append(byte_range)
         condition = request.headers.get("If-Range")
         if self.leads:
             request.send_response(302)
@@ -49,8 +49,8 @@ class Served:
             request.end_headers()
             return
         start = 0
-        if wanted and self.ranges and condition in (None, self.version):
-            start = int(wanted.removeprefix("bytes=").rstrip("-"))
+        if byte_range and self.ranges and condition in (None, self.version):
+            start = int(byte_range.removeprefix("bytes=").rstrip("-"))
             if start >= len(self.content):
                 request.send_response(416)
                 request.send_header("Content-Range", f"bytes */{len(self.content)}")
@@ -183,11 +183,11 @@ def test_no_address_leads_from_https_to_http(store, monkeypatch) -> None:
     import requests
 
     def answer(url: str, **_) -> requests.Response:
-        made = requests.Response()
-        made.status_code, made.url = 302, url
-        made.headers["Location"] = "http://x.org/a"
-        made.raw = io.BytesIO()
-        return made
+        response = requests.Response()
+        response.status_code, response.url = 302, url
+        response.headers["Location"] = "http://x.org/a"
+        response.raw = io.BytesIO()
+        return response
 
     monkeypatch.setattr(requests, "get", answer)
     with pytest.raises(DataError, match="it leads from https to http:"):
@@ -200,8 +200,8 @@ def test_without_network_the_message_has_all_one_needs(server, store) -> None:
     with pytest.raises(DataError) as caught:
         download.get(dataset(NOWHERE, gone), store)
     first, *lines = str(caught.value).splitlines()
-    for told in ("set/set.bin", SHA256, "PHYSML_DATA", str(store.data), str(target(store))):
-        assert told in first
+    for fact in ("set/set.bin", SHA256, "PHYSML_DATA", str(store.data), str(target(store))):
+        assert fact in first
     assert lines == [f"  {NOWHERE}: connection refused", f"  {gone}: HTTP 404 Not Found"]
 
 
@@ -223,16 +223,16 @@ def test_a_member_comes_from_its_archive_where_it_has_no_address_of_its_own(serv
         DataFile("n.txt", "numbers", inside="a.zip"),
         DataFile("a.zip", "all", (server.url,), optional=True),
     )
-    found = Upstream("Set", "https://x.org", "CC0", files, name="set")
-    download.get(found, store)
-    assert locate.missing(found, store) == []
-    assert verify.FoundFiles(found, store).path("n.txt").read_text() == "1 2"
+    origin = Upstream("Set", "https://x.org", "CC0", files, name="set")
+    download.get(origin, store)
+    assert locate.missing(origin, store) == []
+    assert verify.FoundFiles(origin, store).path("n.txt").read_text() == "1 2"
 
 
 def test_a_data_set_that_readers_do_without_is_got_when_it_is_asked_for(server, store) -> None:
-    found = dataset(server.url, optional=True)
-    assert locate.missing(found, store) == []
-    assert download.get(found, store) == [target(store)] and download.get(found, store) == []
+    origin = dataset(server.url, optional=True)
+    assert locate.missing(origin, store) == []
+    assert download.get(origin, store) == [target(store)] and download.get(origin, store) == []
 
 
 # ---------------------------------------------------------------------------- halves
@@ -326,16 +326,16 @@ def test_two_at_once_download_once(server, store) -> None:
 @pytest.fixture
 def known(server, monkeypatch) -> Upstream:
     """The catalogue with one data set of one file, and one task that generates its data."""
-    found = dataset(server.url)
-    use(monkeypatch, found)
-    return found
+    origin = dataset(server.url)
+    use(monkeypatch, origin)
+    return origin
 
 
-def use(monkeypatch, found: Upstream) -> None:
-    monkeypatch.setattr(catalogue, "upstream", lambda name: found)
+def use(monkeypatch, origin: Upstream) -> None:
+    monkeypatch.setattr(catalogue, "upstream", lambda name: origin)
     monkeypatch.setattr(catalogue, "dataset_names", lambda: ["set"])
     monkeypatch.setattr(catalogue, "task_datasets", lambda: {"reads": ["set"], "noise": []})
-    monkeypatch.setattr(DataSet, "upstream", property(lambda _: found))
+    monkeypatch.setattr(DataSet, "upstream", property(lambda _: origin))
     source = Generated("noise", {"n": 3}, 1, lambda: {"a": np.ones(3)})
     task = type("Task", (), {"sources": lambda _: [source]})()
     monkeypatch.setattr(catalogue, "_built", lambda tasks: [task] if tasks else [])
@@ -393,8 +393,8 @@ def reads_text(monkeypatch, text: str) -> None:
             raise DataError("set/set.bin: it does not begin as it should.")
         return {"x": np.array(sorted(content))}
 
-    made = DataSet("set", 1, read, lambda _: None, lambda arrays: [arrays["x"].tobytes()])
-    monkeypatch.setattr(catalogue, "reader", lambda _: made)
+    data_set = DataSet("set", 1, read, lambda _: None, lambda arrays: [arrays["x"].tobytes()])
+    monkeypatch.setattr(catalogue, "reader", lambda _: data_set)
 
 
 def test_without_a_checksum_a_file_is_unverified_once_it_can_be_read(store, monkeypatch) -> None:
@@ -413,8 +413,8 @@ def test_without_a_checksum_a_file_is_unverified_once_it_can_be_read(store, monk
 
 def test_other_bytes_of_the_same_content_are_content_verified(store, monkeypatch) -> None:
     content = hashlib.sha256(hashlib.sha256(np.array(sorted(b"good")).tobytes()).digest()).hexdigest()
-    found = dataset()
-    use(monkeypatch, Upstream("Set", "https://x.org", "CC0", found.files, Content(content, "a test"), "set"))
+    origin = dataset()
+    use(monkeypatch, Upstream("Set", "https://x.org", "CC0", origin.files, Content(content, "a test"), "set"))
     reads_text(monkeypatch, "go")
     path = store.data / "set/set.bin"
     path.parent.mkdir(parents=True)

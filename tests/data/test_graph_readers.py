@@ -30,7 +30,7 @@ from physml.data.store import Store
 
 MODULES = (planetoid, webkb, shchur, musae, syn_cora, heterophilous, zinc, superpixels, ppi, large_graphs)
 SETS = [value for module in MODULES for value in vars(module).values() if isinstance(value, DataSet)]
-BY_NAME = {one.name: one for one in SETS}
+BY_NAME = {data.name: data for data in SETS}
 
 
 @pytest.fixture(scope="module")
@@ -81,11 +81,11 @@ def test_graphs_of_many_are_cut_where_they_end(data: DataSet, fixtures: Store) -
     n_graphs = len(nodes) - 1
     parts = [graphs.one(arrays, g) for g in range(n_graphs)]
     assert arrays.get("n_graphs", np.array(n_graphs)).sum() == n_graphs
-    assert edges[-1] == arrays["edge_index"].shape[1] == sum(one["edge_index"].shape[1] for one in parts)
-    for one, n in zip(parts, np.diff(nodes), strict=True):
-        assert len(graphs.dense_features(one)) == n and one["edge_index"].dtype == np.int64
-        assert one["edge_index"].max() == n - 1, "every last node has a link in these fixtures"
-    x = np.concatenate([graphs.dense_features(one) for one in parts])
+    assert edges[-1] == arrays["edge_index"].shape[1] == sum(part["edge_index"].shape[1] for part in parts)
+    for part, n in zip(parts, np.diff(nodes), strict=True):
+        assert len(graphs.dense_features(part)) == n and part["edge_index"].dtype == np.int64
+        assert part["edge_index"].max() == n - 1, "every last node has a link in these fixtures"
+    x = np.concatenate([graphs.dense_features(part) for part in parts])
     assert (x == graphs.dense_features(arrays)).all()
     with pytest.raises(InputError, match=f"{n_graphs} graphs"):
         graphs.one(arrays, n_graphs)
@@ -184,8 +184,8 @@ def test_edges_of_webkb_stay_as_stored(name: str, rows: int, links: int, real: S
 )
 def test_the_ten_splits_have_the_published_sizes(name: str, sizes: tuple[int, ...], real: Store) -> None:
     arrays = read(real, BY_NAME[f"geom_{name}"])
-    found = [tuple(len(nodes) for nodes in graphs.fixed_split(arrays, k).values()) for k in range(10)]
-    assert found == [sizes] * 10
+    split_sizes = [tuple(len(nodes) for nodes in graphs.fixed_split(arrays, k).values()) for k in range(10)]
+    assert split_sizes == [sizes] * 10
     assert len({arrays["split_test"][k].tobytes() for k in range(10)}) == 10
 
 

@@ -85,12 +85,12 @@ PLAIN = (
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 def test_plain_arrays_are_read(protocol: int) -> None:
     content = pickle.dumps(PLAIN, protocol)
-    for found, want in zip(unpickle(content, arrays, "file", AGAIN), pickle.loads(content), strict=True):
-        assert found.dtype.newbyteorder("=") == want.dtype.newbyteorder("=") and np.array_equal(found, want)
+    for array, want in zip(unpickle(content, arrays, "file", AGAIN), pickle.loads(content), strict=True):
+        assert array.dtype.newbyteorder("=") == want.dtype.newbyteorder("=") and np.array_equal(array, want)
     objects = np.empty(2, object)
     objects[:] = [{"a": np.arange(2)}, None]
-    (one, nothing) = unpickle(pickle.dumps(objects, protocol), arrays, "file", AGAIN).tolist()
-    assert one["a"].tolist() == [0, 1] and nothing is None
+    (mapping, nothing) = unpickle(pickle.dumps(objects, protocol), arrays, "file", AGAIN).tolist()
+    assert mapping["a"].tolist() == [0, 1] and nothing is None
 
 
 RECONSTRUCT = np.ndarray(0).__reduce__()[0]
@@ -174,14 +174,14 @@ def test_other_libraries_follow_no_index_unseen(way: str, part: str, tmp_path: P
 
     whole = sp.csr_matrix(np.eye(3))
     cls = getattr(sp, f"{'csr' if way in ('pickle', 'npz') else way}_matrix")
-    found = cls(whole)
-    parts = {"data": found.data, "indices": found.indices.copy(), "indptr": found.indptr.copy()}
+    matrix = cls(whole)
+    parts = {"data": matrix.data, "indices": matrix.indices.copy(), "indptr": matrix.indptr.copy()}
     parts[part][1] = 1 << 20
     wrong = tuple(parts.values())
-    found.__dict__[part] = parts[part]
+    matrix.__dict__[part] = parts[part]
     if way == "pickle":
-        (tmp_path / "x").write_bytes(pickle.dumps(found))
-    sp.save_npz(tmp_path / "x.npz", found)
+        (tmp_path / "x").write_bytes(pickle.dumps(matrix))
+    sp.save_npz(tmp_path / "x.npz", matrix)
 
     def read() -> Any:
         with (tmp_path / ("x" if way == "pickle" else "x.npz")).open("rb") as file:
@@ -427,8 +427,8 @@ def fifo(path: Path) -> None:
 
 
 def sock(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as one:
-        one.bind(str(path))
+    with socket.socket(socket.AF_UNIX) as unix_socket:
+        unix_socket.bind(str(path))
 
 
 IN_PLACE = {

@@ -28,8 +28,8 @@ from physml.data.files.tables import table
 def test_classes_are_the_values_of_train(
     train: list[Any], test: list[Any], classes: tuple[Any, ...], y: list[int]
 ) -> None:
-    found, names = coded({"train": train, "test": test}, "toy")
-    assert names == classes and found["test"].tolist() == y and found["test"].dtype == np.int64
+    codes, names = coded({"train": train, "test": test}, "toy")
+    assert names == classes and codes["test"].tolist() == y and codes["test"].dtype == np.int64
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def recorded(dataset: str, **file: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("data", "wanted"),
+    ("data", "reason"),
     [
         (recorded("mnist", name="x.gz", sha256="0" * 64, verified="bytes"), None),
         # A checksum that became known after the run counts, if it is that of the run's file.
@@ -58,8 +58,8 @@ def recorded(dataset: str, **file: Any) -> dict[str, Any]:
         ({}, None),
     ],
 )
-def test_what_is_not_proved_of_recorded_data(data: dict[str, Any], wanted: str | None) -> None:
-    assert doubt(data) == wanted
+def test_what_is_not_proved_of_recorded_data(data: dict[str, Any], reason: str | None) -> None:
+    assert doubt(data) == reason
 
 
 def test_the_weakest_file_counts() -> None:

@@ -94,8 +94,8 @@ def ours(*waves: np.ndarray, dtype: torch.dtype = torch.float64) -> np.ndarray:
 
 
 def test_the_filters_are_the_triangles_of_the_slaney_scale():
-    made = _spectrogram(torch.device("cpu"), torch.float64)  # torchaudio's, where that works
-    fb = (made.mel_scale.fb if hasattr(made, "mel_scale") else spectrograms.mel_bands()).numpy()
+    transform = _spectrogram(torch.device("cpu"), torch.float64)  # torchaudio's, where that works
+    fb = (transform.mel_scale.fb if hasattr(transform, "mel_scale") else spectrograms.mel_bands()).numpy()
     want = triangles()
     assert fb.shape == (513, N_MELS)
     assert np.abs(fb - want).max() < 1e-5 * want.max()
@@ -121,23 +121,23 @@ def test_single_precision_is_enough():
     waves = [spoken(16000, 1), spoken(7000, 2)]
     got = ours(*waves, dtype=torch.float32)
     assert got.dtype == np.float32
-    for one, wave in zip(got, waves, strict=True):
-        assert np.abs(one - features(wave)).max() < 1e-3
+    for spectrogram, wave in zip(got, waves, strict=True):
+        assert np.abs(spectrogram - features(wave)).max() < 1e-3
 
 
 def test_a_clip_in_a_batch_is_as_it_is_alone():
     """Whatever stands behind its end, and however long the others are."""
     waves = [spoken(n, n) for n in (16000, 1024, 9001, 12800)]
-    for one, wave in zip(ours(*waves), waves, strict=True):
-        assert one == pytest.approx(ours(wave)[0], abs=1e-10)
+    for spectrogram, wave in zip(ours(*waves), waves, strict=True):
+        assert spectrogram == pytest.approx(ours(wave)[0], abs=1e-10)
 
 
 def test_missing_frames_are_as_loud_as_the_loudest_entry():
     n = 9000
-    there = 1 + n // 128
+    n_present = 1 + n // 128
     got = ours(spoken(n))[0]
-    assert (got[there:] == got.max()).all()
-    assert (got[:there] == got.max()).sum() == 1
+    assert (got[n_present:] == got.max()).all()
+    assert (got[:n_present] == got.max()).sum() == 1
 
 
 def test_without_torchaudio_the_bands_are_the_same(monkeypatch):

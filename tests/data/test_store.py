@@ -43,10 +43,10 @@ def warnings(caplog) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def same(found: dict[str, np.ndarray]) -> bool:
+def same(arrays: dict[str, np.ndarray]) -> bool:
     want = Maker()()
-    return set(found) == set(want) and all(
-        np.array_equal(found[name], want[name]) and found[name].dtype == want[name].dtype for name in want
+    return set(arrays) == set(want) and all(
+        np.array_equal(arrays[name], want[name]) and arrays[name].dtype == want[name].dtype for name in want
     )
 
 

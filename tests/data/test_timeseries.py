@@ -168,7 +168,7 @@ def test_files_are_found_where_people_put_them(module: object, folder: str, tmp_
     store = Store(root, tmp_path / "cache", verify="off")
     arrays = store.read(dataset)
     assert len(arrays["x_train"]) + len(arrays["x_test"]) in (259, 5000)
-    assert {one["verified"] for one in store.used.values()} == {"off"}
+    assert {entry["verified"] for entry in store.used.values()} == {"off"}
 
 
 @pytest.mark.usefixtures("small_data")

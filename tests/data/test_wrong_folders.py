@@ -442,8 +442,8 @@ TSR_CASES = {
 def arrays(root: Path, name: str, **edits: Callable[[np.ndarray], np.ndarray]) -> None:
     """Other arrays in an .npz; one that is edited to None is left out."""
     with np.load(root / name) as archive:
-        found = {key: archive[key] for key in archive.files}
-    edited = found | {key: edit(found[key]) for key, edit in edits.items()}
+        content = {key: archive[key] for key in archive.files}
+    edited = content | {key: edit(content[key]) for key, edit in edits.items()}
     np.savez(root / name, **{key: value for key, value in edited.items() if value is not None})
 
 
@@ -733,9 +733,9 @@ def test_a_run_ends_before_it_starts(
         monkeypatch.setenv(key, value)
     unrecorded = ("seed=99", "tracker=none")
     assert main.main(["run", "experiment=cornn/har2-cornn", "data.verify=off", *unrecorded]) == 2
-    told = capsys.readouterr().err
-    assert re.search(r"body_acc_x_train\.txt, line 1: .*not finite.*physml data get uci_har", told)
-    assert "Traceback" not in told
+    message = capsys.readouterr().err
+    assert re.search(r"body_acc_x_train\.txt, line 1: .*not finite.*physml data get uci_har", message)
+    assert "Traceback" not in message
     left = [path for path in tmp_path.rglob("*") if path.is_file() and root not in path.parents]
     of_data = [path for path in left if not {"stamps", "composed"} & set(path.parts)]
     assert [path.name for path in of_data].count("attempts.json") == 1, "says why it failed"

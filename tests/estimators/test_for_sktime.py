@@ -19,9 +19,9 @@ ALL = (SktimeClassifier, SktimeRegressor, SktimeForecaster)
 def failed(estimator: Any) -> dict[str, str]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = check_estimator(estimator, raise_exceptions=False, verbose=False)
-    assert len(found) > 50
-    return {name: str(result)[:200] for name, result in found.items() if result != "PASSED"}
+        results = check_estimator(estimator, raise_exceptions=False, verbose=False)
+    assert len(results) > 50
+    return {name: str(result)[:200] for name, result in results.items() if result != "PASSED"}
 
 
 @pytest.mark.slow
@@ -54,6 +54,6 @@ def test_steps_ahead_are_picked_and_named() -> None:
     index = pd.period_range("2000-01", periods=30, freq="M")
     y = pd.Series(np.sin(np.arange(30) / 3), index=index, name="wave")
     settings: dict[str, Any] = {"window": 8, "epochs": 2, "random_state": 0}
-    found = SktimeForecaster("gru", **settings).fit(y).predict(fh=[1, 4])
-    assert list(map(str, found.index)) == ["2002-07", "2002-10"] and found.name == "wave"
-    assert np.allclose(found, Forecaster("gru", **settings).fit(y.to_numpy()).predict(4)[[0, 3]])
+    forecast = SktimeForecaster("gru", **settings).fit(y).predict(fh=[1, 4])
+    assert list(map(str, forecast.index)) == ["2002-07", "2002-10"] and forecast.name == "wave"
+    assert np.allclose(forecast, Forecaster("gru", **settings).fit(y.to_numpy()).predict(4)[[0, 3]])

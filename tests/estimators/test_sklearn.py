@@ -54,8 +54,8 @@ def test_sequences_of_several_channels_and_of_any_length() -> None:
     model = classifier().fit(X, np.array(["slow", "fast"])[y])
     assert model.n_features_in_ == 3 and list(model.classes_) == ["fast", "slow"]
     assert model.score(X, np.array(["slow", "fast"])[y]) > 0.9
-    found = model.predict_proba(X[:, :13])
-    assert found.shape == (60, 2) and np.allclose(found.sum(1), 1)
+    probabilities = model.predict_proba(X[:, :13])
+    assert probabilities.shape == (60, 2) and np.allclose(probabilities.sum(1), 1)
     with pytest.raises(InputError, match=r"X must have shape \(n, T, 3\).*got \(60, 20, 2\)"):
         model.predict(X[:, :, :2])
     with pytest.raises(InputError, match=r"X must have shape \(n, T, 3\)"):
@@ -198,12 +198,12 @@ def test_a_sine_goes_on() -> None:
     t = np.arange(160)
     series = 5 + 3 * np.sin(t / 5)
     model = forecaster(epochs=60).fit(series[:130])
-    found = model.predict(20)
-    assert np.abs(found - series[130:150]).max() < 1.0  # the last value for ever would be 5.8 away
+    forecast = model.predict(20)
+    assert np.abs(forecast - series[130:150]).max() < 1.0  # the last value for ever would be 5.8 away
     assert np.abs(series[129] - series[130:150]).max() > 4
     assert model.score(series[100:]) > 0.98
-    assert np.allclose(model.predict(5, y=series[:130]), found[:5])
-    assert not np.allclose(model.predict(5, y=series[:120]), found[:5])
+    assert np.allclose(model.predict(5, y=series[:130]), forecast[:5])
+    assert not np.allclose(model.predict(5, y=series[:120]), forecast[:5])
 
 
 def test_series_of_several_channels_and_short_ones() -> None:

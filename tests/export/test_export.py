@@ -153,8 +153,8 @@ def test_the_data_and_their_licence_are_those_of_conf(roots: Path, tmp_path: Pat
 def test_an_onnx_graph_runs_without_torch(roots: Path, tmp_path: Path) -> None:
     for package in ("onnx", "onnxruntime", "onnxscript"):
         pytest.importorskip(package, reason="needs the extra onnx")
-    made = export(NAME, "onnx", tmp_path / "out", lengths=True)
-    assert made.difference is not None and made.difference < 1e-5
+    exported = export(NAME, "onnx", tmp_path / "out", lengths=True)
+    assert exported.difference is not None and exported.difference < 1e-5
     loader = tmp_path / "out" / "load.py"
     assert len([line for line in loader.read_text().splitlines() if line]) <= 12
     loader.write_text(loader.read_text() + "    import sys\n    print('torch' in sys.modules)\n")

@@ -77,9 +77,9 @@ def longer(net: nn.Module, path: Any) -> float:
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     x = torch.randn(5, 41, 2)
-    (found,) = session.run(None, {"input": x.numpy()})
+    (output,) = session.run(None, {"input": x.numpy()})
     with torch.no_grad():
-        return float((torch.from_numpy(found) - net(x)[0]).abs().max())
+        return float((torch.from_numpy(output) - net(x)[0]).abs().max())
 
 
 def run(net: nn.Module, **options: bool) -> float:
@@ -163,9 +163,9 @@ def test_matrices_are_made_once_and_units_stay_bounded() -> None:
     """matrix_exp is in no step, and the clamp of IndRNN, which looks at values, in no graph."""
     for layer in (ExpRNN(2, 4), IndRNN(2, 4, n_layers=2, bound=1.1)):
         net = SequenceModel(lambda d, layer=layer: layer, 2, 3, "last", False).eval()  # type: ignore[misc]
-        made = traced(net)
-        assert "matrix_exp" not in str([module.graph for module in made.graph_module.modules()])  # type: ignore
-        ran = made.module()
+        exported = traced(net)
+        assert "matrix_exp" not in str([module.graph for module in exported.graph_module.modules()])  # type: ignore
+        ran = exported.module()
         # Units that grow by 1.1 a step end anywhere up to 20: it raises beyond the limit relative to them.
         greatest_difference(net, lambda inputs, ran=ran: ran(*inputs), lengths=False)  # type: ignore[misc]
 
@@ -196,31 +196,31 @@ def rows(layer: nn.Module) -> tuple[Tensor, Inputs]:
 
 @pytest.mark.parametrize("layer", [LEM, UnICORNN, ExpRNN], ids=lambda layer: layer.__name__)
 def test_torch_export_takes_a_layer_with_backend_auto(layer: type[nn.Module]) -> None:
-    made = layer(2, 4).eval()
-    want, inputs = rows(made)
-    found = torch.export.export(made, inputs).module()(*inputs)[0].detach()
-    assert float((found - want).abs().max()) < ROUNDING
+    module = layer(2, 4).eval()
+    want, inputs = rows(module)
+    outputs = torch.export.export(module, inputs).module()(*inputs)[0].detach()
+    assert float((outputs - want).abs().max()) < ROUNDING
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # dynamo looks there
 @pytest.mark.parametrize("backend", ["auto", "reference"])
 def test_torch_compile_takes_a_layer_whole(backend: str) -> None:
     torch._dynamo.reset()
-    made = LEM(2, 4, backend=backend)
-    want, inputs = rows(made)
-    found = torch.compile(made, backend="eager", fullgraph=True)(*inputs)[0]
-    assert float((found - want).abs().max().detach()) < ROUNDING
-    found.sum().backward()
-    assert made.W.grad is not None and torch.isfinite(made.W.grad).all()
+    layer = LEM(2, 4, backend=backend)
+    want, inputs = rows(layer)
+    outputs = torch.compile(layer, backend="eager", fullgraph=True)(*inputs)[0]
+    assert float((outputs - want).abs().max().detach()) < ROUNDING
+    outputs.sum().backward()
+    assert layer.W.grad is not None and torch.isfinite(layer.W.grad).all()
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # dynamo looks there
 def test_torch_compile_unrolls_a_cell_for_two_steps() -> None:
     torch._dynamo.reset()
-    made = ExpRNN(2, 4).eval()
-    want, (x,) = rows(made)
-    found = torch.compile(made, backend="eager", fullgraph=True)(x[:, :2])[0].detach()
-    assert float((found - want[:, :2]).abs().max()) < ROUNDING
+    layer = ExpRNN(2, 4).eval()
+    want, (x,) = rows(layer)
+    outputs = torch.compile(layer, backend="eager", fullgraph=True)(x[:, :2])[0].detach()
+    assert float((outputs - want[:, :2]).abs().max()) < ROUNDING
 
 
 @pytest.mark.parametrize("backend", ["auto", "torch"])

@@ -65,19 +65,19 @@ class Op:
     backends: tuple[str, ...] = ("torch", "native")
 
     def results(self, tensors: list[Tensor], backend: str) -> tuple[Tensor, ...]:
-        found = self.call(*tensors, backend=backend)
-        return found if isinstance(found, tuple) else (found,)
+        outputs = self.call(*tensors, backend=backend)
+        return outputs if isinstance(outputs, tuple) else (outputs,)
 
     def sizes(self, sizes: dict[str, int]) -> list[tuple[int, ...]]:
         return [tuple(number(word, sizes) for word in shape.split()) for shape in self.shapes]
 
     def arguments(self, sizes: dict[str, int], seed: int = 0) -> list[Tensor]:
         """Leaves, those with two axes small enough that states stay in bounds."""
-        made = []
+        tensors = []
         for k, axes in enumerate(self.sizes(sizes)):
             scale = axes[-1] ** -0.5 if len(axes) == 2 and k > self.last else 1.0
-            made.append((scale * draw(*axes, seed=seed + k)).to(self.dtype).requires_grad_())
-        return made
+            tensors.append((scale * draw(*axes, seed=seed + k)).to(self.dtype).requires_grad_())
+        return tensors
 
     @property
     def native(self) -> ModuleType:
@@ -170,8 +170,8 @@ def weighed(results: tuple[Tensor, ...], use: tuple[int, ...] | None = None) -> 
 def gradients(
     op: Op, backend: str, x: list[Tensor], use: tuple[int, ...] | None = None
 ) -> tuple[Tensor, ...]:
-    wanted = [leaf for leaf in x if leaf.requires_grad]
-    return torch.autograd.grad(weighed(op.results(x, backend), use), wanted, materialize_grads=True)
+    trainable = [leaf for leaf in x if leaf.requires_grad]
+    return torch.autograd.grad(weighed(op.results(x, backend), use), trainable, materialize_grads=True)
 
 
 def everything(op: Op, backend: str, x: list[Tensor]) -> list[Tensor]:

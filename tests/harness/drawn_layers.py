@@ -15,11 +15,11 @@ def numbers(*shape: int, seed: int = 1) -> Tensor:
 def made(layer: Callable[[], nn.Module], spread: float = 0.3) -> nn.Module:
     """The layer in double precision, its weights moved away from zeros and identities."""
     torch.manual_seed(0)
-    found = layer().double()
+    moved = layer().double()
     with torch.no_grad():
-        for k, p in enumerate(found.parameters()):
+        for k, p in enumerate(moved.parameters()):
             p.add_(spread * numbers(*(p.shape or (1,)), seed=k).reshape(p.shape))
-    return found
+    return moved
 
 
 def randomised(layer: Any, scale: float, seed: int) -> Any:
@@ -51,7 +51,9 @@ def of_step(layer: nn.Module, u: Tensor, loss: Any, k: int | None) -> dict[str, 
     own = {name: p.detach().clone().requires_grad_() for name, p in layer.named_parameters()}
     state, output = None, u
     for i in range(u.shape[1]):
-        given = own if k is None or i == k - 1 else {}
-        output, state = functional_call(layer, given, (u[:, i : i + 1],), {"state": state})
-    found = torch.autograd.grad(loss(output[:, -1]), list(own.values()), allow_unused=True)
-    return {n: torch.zeros_like(p) if g is None else g for (n, p), g in zip(own.items(), found, strict=True)}
+        weights = own if k is None or i == k - 1 else {}
+        output, state = functional_call(layer, weights, (u[:, i : i + 1],), {"state": state})
+    gradients = torch.autograd.grad(loss(output[:, -1]), list(own.values()), allow_unused=True)
+    return {
+        n: torch.zeros_like(p) if g is None else g for (n, p), g in zip(own.items(), gradients, strict=True)
+    }

@@ -25,8 +25,8 @@ def each(names: str, members: Members) -> Callable[[Callable[..., None]], Callab
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(test)
         def wrapper(**fixtures: Any) -> None:
-            found = members() if callable(members) else members
-            calls = (dict(zip(keys, m if len(keys) > 1 else (m,), strict=True)) for m in found)
+            cases = members() if callable(members) else members
+            calls = (dict(zip(keys, m if len(keys) > 1 else (m,), strict=True)) for m in cases)
             run_all((named(call), functools.partial(test, **call, **fixtures)) for call in calls)
 
         signature = inspect.signature(test)

@@ -86,8 +86,8 @@ class SignOfSum(SetOfSequences):
 
     def draw(self, n: int, rng: Generator) -> Batch:
         lengths = torch.randint(self.length // 2, self.length + 1, (n,), generator=rng)
-        there = torch.arange(self.length) < lengths[:, None]
-        u = torch.randn(n, self.length, generator=rng) * there
+        present = torch.arange(self.length) < lengths[:, None]
+        u = torch.randn(n, self.length, generator=rng) * present
         return Batch(u.unsqueeze(-1), (u.sum(1) > 0).long(), lengths=lengths)
 
     def loss(self, output: Tensor, batch: Batch) -> Tensor:
@@ -170,10 +170,10 @@ class LeakyMean(SetOfSequences):
 
 
 class Echo(SmallTask):
-    """A stream of tokens with carried state: each id is the one `back` places earlier, with noise.
+    """A stream of tokens with carried state: each id is the one `lag` places earlier, with noise.
 
     The training stream is cut into `size` rows, and the rows into windows of `window` steps: input (B, W)
-    ids, target (B, W) the next ids. With `window` < `back` only a carried state can know what comes. Valid
+    ids, target (B, W) the next ids. With `window` < `lag` only a carried state can know what comes. Valid
     and test are one row, whatever the batch size, so that their metrics don't depend on it.
     """
 
@@ -182,11 +182,11 @@ class Echo(SmallTask):
     better: ClassVar[Better] = {"nats": "lower"}
     tokens: ClassVar[bool] = True
 
-    def __init__(self, *, n: int, n_ids: int, back: int, window: int, noise: float, protocol: str) -> None:
+    def __init__(self, *, n: int, n_ids: int, lag: int, window: int, noise: float, protocol: str) -> None:
         super().__init__(protocol)
         self.sizes = {"train": n, "valid": n // 2, "test": n // 2}
         self.d_in = self.d_out = n_ids
-        self.back, self.window, self.noise = back, window, noise
+        self.lag, self.window, self.noise = lag, window, noise
 
     def load(self, store: Store, split: int) -> None:
         self.streams = {part: self.draw(n, generator(SEED[part])) for part, n in self.sizes.items()}
@@ -194,9 +194,9 @@ class Echo(SmallTask):
     def draw(self, n: int, rng: Generator) -> Tensor:
         ids = torch.randint(0, self.d_in, (n,), generator=rng)
         noisy = torch.rand(n, generator=rng) < self.noise
-        for i in range(self.back, n):
+        for i in range(self.lag, n):
             if not noisy[i]:
-                ids[i] = ids[i - self.back]
+                ids[i] = ids[i - self.lag]
         return ids
 
     def rows(self, part: Part, size: int) -> Tensor:
@@ -231,7 +231,7 @@ class Echo(SmallTask):
         return {"unigram": score_reference(self, lambda batch: logits.expand(*batch.target.shape, self.d_in))}
 
     def oracle_nats(self) -> float:
-        """The entropy of an id given the one `back` places earlier."""
+        """The entropy of an id given the one `lag` places earlier."""
         echo = 1 - self.noise + self.noise / self.d_in
         other = self.noise / self.d_in
         p = torch.tensor([echo] + [other] * (self.d_in - 1), dtype=torch.float64)
@@ -346,6 +346,6 @@ def small_tasks() -> dict[str, SmallTask]:
     return {
         "sign_of_sum": SignOfSum(n=64, length=12, protocol="clean"),
         "leaky_mean": LeakyMean(n=32, length=20, protocol="clean"),
-        "echo": Echo(n=600, n_ids=4, back=3, window=2, noise=0.1, protocol="clean"),
+        "echo": Echo(n=600, n_ids=4, lag=3, window=2, noise=0.1, protocol="clean"),
         "communities": Communities(n=120, n_classes=3, degree=20, noise=0.7, protocol="clean"),
     }

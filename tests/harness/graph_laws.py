@@ -44,8 +44,8 @@ def renaming_the_nodes_renames_the_outputs(layer: nn.Module, d_in: int) -> None:
     x, order = numbers(N, d_in), torch.tensor([3, 5, 0, 4, 1, 2])
     renamed = torch.empty_like(x)
     renamed[order] = x
-    found = layer(renamed, order[BOTH])[order]
-    torch.testing.assert_close(found, layer(x, BOTH), rtol=1e-6, atol=1e-6)  # eigenvectors are less exact
+    outputs = layer(renamed, order[BOTH])[order]
+    torch.testing.assert_close(outputs, layer(x, BOTH), rtol=1e-6, atol=1e-6)  # eigenvectors are less exact
     shuffled = BOTH[:, torch.tensor([7, 2, 9, 5, 0, 8, 3, 6, 1, 4])]
     torch.testing.assert_close(layer(x, shuffled), layer(x, BOTH), rtol=1e-6, atol=1e-6)
 
@@ -99,5 +99,5 @@ def a_saved_layer_gives_the_same_numbers(layer: nn.Module, d_in: int) -> None:
 
 def laws_of(make: Callable[[], nn.Module], d_in: int, but: tuple[str, ...] = ()) -> None:
     """Try all laws but some on a layer that is made anew for each."""
-    kept = [one for one in LAWS if one.__name__ not in but]
-    run_all((one.__name__, functools.partial(lambda one: one(make().eval(), d_in), one)) for one in kept)
+    kept = [rule for rule in LAWS if rule.__name__ not in but]
+    run_all((rule.__name__, functools.partial(lambda rule: rule(make().eval(), d_in), rule)) for rule in kept)

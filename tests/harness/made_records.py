@@ -22,12 +22,12 @@ def ids(*experiments: str) -> dict[str, str | None]:
 def finished(experiment: str, seed: int = 0, *, split: int = 0, **changes: Any) -> dict[str, Any]:
     """A finished run without scores; `changes` are its other keys. `test`: its scores on test data."""
     scores = {"best": {"test": changes.pop("test", {})}, "last": None}
-    made = {
+    content = {
         "schema": SCHEMA, "experiment": experiment, "identity": identity(experiment), "split": split,
         "seed": seed, "status": "finished", "reason": None, "protocol": "official", "metrics": scores,
         "data": {"kind": "verified"}, "config": {"profile": "full"}, "short": None,
     }  # fmt: skip
-    return made | changes
+    return content | changes
 
 
 def on_terminal(document: Document, width: int = 80, *, long: bool = False, rules: bool = False) -> str:

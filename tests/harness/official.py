@@ -56,27 +56,27 @@ def found(layer: nn.Module, x: Tensor, y: Tensor) -> dict[str, np.ndarray]:
 
 
 def check_numbers(name: str, mine: dict[str, np.ndarray]) -> None:
-    wanted = GOLDEN[name]["numbers"]
-    assert set(mine) == set(wanted)
-    apart = {what: float(abs(value - wanted[what]).max()) for what, value in mine.items()}
+    golden = GOLDEN[name]["numbers"]
+    assert set(mine) == set(golden)
+    apart = {what: float(abs(value - golden[what]).max()) for what, value in mine.items()}
     others = {what for what, most in apart.items() if not most <= SAME}
     assert others == of_gradients(GOLDEN[name]), f"{name}: {apart}"
 
 
-def of_gradients(one: dict[str, Any]) -> set[str]:
+def of_gradients(entry: dict[str, Any]) -> set[str]:
     """The inputs and weights whose gradients are others than the code's, as `deviation` says."""
-    return {what.removeprefix(GRADIENT) for what in one.get("deviation", {}) if what.startswith(GRADIENT)}
+    return {what.removeprefix(GRADIENT) for what in entry.get("deviation", {}) if what.startswith(GRADIENT)}
 
 
 def check_law(name: str, make: Make) -> None:
     """Quantiles of the weights at the start; those that `deviation` names are others."""
-    one, others = GOLDEN[name], []
+    entry, others = GOLDEN[name], []
     torch.manual_seed(0)
     layers = [make(WIDER) for _ in range(N_DRAWS)]
-    for what, wanted in one["law"].items():
+    for what, quantiles in entry["law"].items():
         drawn = torch.cat([layer.get_parameter(what).detach().flatten() for layer in layers])
-        apart = abs(np.quantile(drawn.double().numpy(), QUANTILES) - wanted)
-        if apart.max() > 1e-6 + LAW * (wanted[-1] - wanted[0]):
+        apart = abs(np.quantile(drawn.double().numpy(), QUANTILES) - quantiles)
+        if apart.max() > 1e-6 + LAW * (quantiles[-1] - quantiles[0]):
             others.append(what)
-    wanted_others = {what for what in one.get("deviation", {}) if not what.startswith(GRADIENT)}
+    wanted_others = {what for what in entry.get("deviation", {}) if not what.startswith(GRADIENT)}
     assert set(others) == wanted_others, f"{name}: other laws: {others}"

@@ -26,12 +26,12 @@ def physml(environment, *arguments, **options):
 
 def records(environment):
     """Name of the record -> its content without times and machine."""
-    made = {}
+    contents = {}
     for path in sorted((Path(environment["PHYSML_RESULTS"]) / "runs").rglob("*-seed*.json")):
         content = json.loads(path.read_text())
         assert content["status"] == "finished", (path, content["reason"])
-        made[path.name] = content["metrics"], content["selected"]
-    return made
+        contents[path.name] = content["metrics"], content["selected"]
+    return contents
 
 
 def outputs(environment):
@@ -42,7 +42,7 @@ def outputs(environment):
 
 def pilots(environment):
     """Process ids of the pilots of this cluster."""
-    found = []
+    pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().decode().split("\0")
@@ -50,8 +50,8 @@ def pilots(environment):
         except OSError:
             continue
         if "pilot" in words and f"PHYSML_RESULTS={environment['PHYSML_RESULTS']}" in variables:
-            found.append(int(folder.name))
-    return found
+            pids.append(int(folder.name))
+    return pids
 
 
 def until(condition, seconds=240.0):

@@ -146,7 +146,7 @@ def start_many(
 
 def specs_of(overrides: list[str]) -> list[RunSpec]:
     """The runs of `physml run -m`."""
-    return checked_specs([compose(one) for one in expand(overrides, names)], run=True)
+    return checked_specs([compose(combination) for combination in expand(overrides, names)], run=True)
 
 
 def until(condition: Callable[[], bool], timeout_s: float = 120.0) -> None:

@@ -49,10 +49,10 @@ def slopes(results: list[Tensor], wrt: list[Tensor]) -> tuple[Tensor, ...]:
     return torch.autograd.grad(aim, wrt)
 
 
-def same(found: list[Tensor], wanted: list[Tensor], wrt: list[Tensor], rtol: float = 1e-10) -> None:
+def same(actual: list[Tensor], expected: list[Tensor], wrt: list[Tensor], rtol: float = 1e-10) -> None:
     """Values, and gradients, none of which is zero."""
-    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-13)
-    for got, want in zip(slopes(found, wrt), slopes(wanted, wrt), strict=True):
+    torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-13)
+    for got, want in zip(slopes(actual, wrt), slopes(expected, wrt), strict=True):
         assert got.abs().sum() > 0
         torch.testing.assert_close(got, want, rtol=rtol, atol=1e-12)
 

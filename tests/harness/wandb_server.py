@@ -31,8 +31,8 @@ class Run:
 
     @property
     def config(self) -> dict[str, Any]:
-        found = json.loads(self.bucket.get("config") or "{}")
-        return {key: one["value"] for key, one in found.items() if key != "_wandb"}
+        entries = json.loads(self.bucket.get("config") or "{}")
+        return {key: entry["value"] for key, entry in entries.items() if key != "_wandb"}
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Server:
 
     # ------------------------------------------------------------------ GraphQL
 
-    def answer(self, query: str, given: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, query: str, variables: dict[str, Any]) -> dict[str, Any]:
         match = re.search(r"\b(?:query|mutation)\s+(\w+)", query)
         name = match[1] if match else ""
         action = getattr(self, f"on_{name}", None)
@@ -57,7 +57,7 @@ class Server:
             self.unknown.append(query)
             return {}
         with self.lock:
-            return action(given)
+            return action(variables)
 
     def on_Viewer(self, _: dict[str, Any]) -> dict[str, Any]:
         viewer = {"id": "1", "username": ENTITY, "entity": ENTITY, "flags": "{}", "teams": {"edges": []}}
@@ -69,9 +69,9 @@ class Server:
     def on_OrganizationCoreWeaveOrganizationID(self, _: dict[str, Any]) -> dict[str, Any]:
         return {"entity": None}
 
-    def on_RunResumeStatus(self, given: dict[str, Any]) -> dict[str, Any]:
-        run = self.runs.get(given["name"])
-        return {"model": {"id": "1", "name": given["project"], "bucket": run and self._resumed(run)}}
+    def on_RunResumeStatus(self, variables: dict[str, Any]) -> dict[str, Any]:
+        run = self.runs.get(variables["name"])
+        return {"model": {"id": "1", "name": variables["project"], "bucket": run and self._resumed(run)}}
 
     def _resumed(self, run: Run) -> dict[str, Any]:
         last = json.dumps(run.history[-1]) if run.history else "{}"
@@ -90,10 +90,12 @@ class Server:
             "wandbConfig": json.dumps({"t": 1}),  # a client has begun it
         }
 
-    def on_UpsertBucket(self, given: dict[str, Any]) -> dict[str, Any]:
-        run = self.runs.setdefault(given["name"] or given["id"], Run(given["name"] or given["id"]))
-        run.bucket |= {key: value for key, value in given.items() if value is not None}
-        project = {"id": "1", "name": given["project"], "entity": {"id": "1", "name": ENTITY}}
+    def on_UpsertBucket(self, variables: dict[str, Any]) -> dict[str, Any]:
+        run = self.runs.setdefault(
+            variables["name"] or variables["id"], Run(variables["name"] or variables["id"])
+        )
+        run.bucket |= {key: value for key, value in variables.items() if value is not None}
+        project = {"id": "1", "name": variables["project"], "entity": {"id": "1", "name": ENTITY}}
         bucket = {
             "id": run.name,
             "name": run.name,
@@ -106,19 +108,19 @@ class Server:
         }
         return {"upsertBucket": {"bucket": bucket, "inserted": True}}
 
-    def on_CreateRunFiles(self, given: dict[str, Any]) -> dict[str, Any]:
-        at = f"{self.url}/upload/{given['run']}"
-        files = [{"name": name, "uploadUrl": f"{at}/{name}"} for name in given["files"]]
-        return {"createRunFiles": {"runID": given["run"], "uploadHeaders": [], "files": files}}
+    def on_CreateRunFiles(self, variables: dict[str, Any]) -> dict[str, Any]:
+        at = f"{self.url}/upload/{variables['run']}"
+        files = [{"name": name, "uploadUrl": f"{at}/{name}"} for name in variables["files"]]
+        return {"createRunFiles": {"runID": variables["run"], "uploadHeaders": [], "files": files}}
 
-    def on_UpsertSweep(self, given: dict[str, Any]) -> dict[str, Any]:
+    def on_UpsertSweep(self, variables: dict[str, Any]) -> dict[str, Any]:
         name = f"sweep{len(self.sweeps) + 1}"
-        self.sweeps[name] = given["config"]
-        project = {"id": "1", "name": given["projectName"], "entity": {"id": "1", "name": ENTITY}}
+        self.sweeps[name] = variables["config"]
+        project = {"id": "1", "name": variables["projectName"], "entity": {"id": "1", "name": ENTITY}}
         return {"upsertSweep": {"sweep": {"name": name, "project": project}, "configValidationWarnings": []}}
 
-    def on_SweepWithRuns(self, given: dict[str, Any]) -> dict[str, Any]:
-        name = given["sweep"]
+    def on_SweepWithRuns(self, variables: dict[str, Any]) -> dict[str, Any]:
+        name = variables["sweep"]
         sweep = {
             "id": name,
             "name": name,
@@ -131,9 +133,9 @@ class Server:
     def on_CreateAgent(self, _: dict[str, Any]) -> dict[str, Any]:
         return {"createAgent": {"agent": {"id": "agent"}}}
 
-    def on_Heartbeat(self, given: dict[str, Any]) -> dict[str, Any]:
+    def on_Heartbeat(self, variables: dict[str, Any]) -> dict[str, Any]:
         """A point after another, and the end when there is none left."""
-        running = json.loads(given["runState"])
+        running = json.loads(variables["runState"])
         self.running.append(running)
         commands: list[dict[str, Any]] = []
         if not running and self.points:

@@ -31,9 +31,9 @@ SMALL = ["run", "model=lstm", "model.d_hidden=5", "task=fitzhugh_nagumo", "profi
 def server(tmp_path_factory):
     """The address of a server with an empty database."""
     folder = tmp_path_factory.mktemp("mlflow")
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     command = [str(SERVER), "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)]
     command += ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--workers", "1"]
     command += ["--default-artifact-root", str(folder / "artifacts")]
@@ -61,8 +61,10 @@ def _wait(process, address, log):
 
 @pytest.fixture
 def environment(server, tmp_path):
-    made = {name: value for name, value in os.environ.items() if not name.startswith(("PHYSML_", "WANDB_"))}
-    return made | {"PHYSML_RESULTS": str(tmp_path / "results"), "MLFLOW_TRACKING_URI": server}
+    variables = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PHYSML_", "WANDB_"))
+    }
+    return variables | {"PHYSML_RESULTS": str(tmp_path / "results"), "MLFLOW_TRACKING_URI": server}
 
 
 def physml(environment, *words):
@@ -75,8 +77,8 @@ def copies(server, **tags):
 
     client = mlflow.MlflowClient(tracking_uri=server)
     project = client.get_experiment_by_name("physml")
-    wanted = " and ".join(f"tags.`{name}` = '{value}'" for name, value in tags.items())
-    runs = client.search_runs([project.experiment_id], wanted)
+    condition = " and ".join(f"tags.`{name}` = '{value}'" for name, value in tags.items())
+    runs = client.search_runs([project.experiment_id], condition)
     return [(run, client.get_metric_history(run.info.run_id, "valid/rmse")) for run in runs]
 
 
@@ -84,14 +86,14 @@ def test_a_run_and_its_record_are_one_copy(server, environment, tmp_path):
     done = physml(environment, *SMALL, "tracker.tags=[first]")
     assert done.returncode == 0, done.stderr
     ((run, history),) = copies(server, **{"tag.first": "true"})
-    assert run.info.status == "FINISHED" and [one.step for one in history] == [2, 4]
-    assert run.data.metrics["best/valid/rmse"] == pytest.approx(min(one.value for one in history))
+    assert run.info.status == "FINISHED" and [point.step for point in history] == [2, 4]
+    assert run.data.metrics["best/valid/rmse"] == pytest.approx(min(point.value for point in history))
     folder = str(tmp_path / "results" / "runs")
     for _ in range(2):
         done = physml(environment, "track", "sync", "--tracker", "mlflow", folder)
         assert done.returncode == 0, done.stderr
     ((_, again),) = copies(server, **{"tag.first": "true"})
-    assert [one.step for one in again] == [2, 4]
+    assert [point.step for point in again] == [2, 4]
 
 
 def test_a_record_is_sent_to_the_server(server, environment):
@@ -100,7 +102,7 @@ def test_a_record_is_sent_to_the_server(server, environment):
     assert done.returncode == 0 and "1 runs sent" in done.stdout, done.stderr
     ((run, history),) = copies(server, **{"tag.lem-4": "true"})
     assert run.info.run_name == f"lem/fitzhugh_nagumo-lem-{record.stem}"
-    assert len({one.step for one in history}) == len(history) > 100
+    assert len({point.step for point in history}) == len(history) > 100
 
 
 def test_a_server_that_is_gone_hurts_no_run(environment):

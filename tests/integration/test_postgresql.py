@@ -37,9 +37,9 @@ rows: {lem: {model: lem, search: rate}}
 def url():
     folder = Path(tempfile.mkdtemp(prefix="physml-postgresql-"))  # which user postgres can reach
     environment = os.environ | {"PORT": "15499"}
-    told = subprocess.run([SERVER, "start", folder], env=environment, text=True, stdout=subprocess.PIPE)
-    assert told.returncode == 0
-    yield told.stdout.strip()
+    started = subprocess.run([SERVER, "start", folder], env=environment, text=True, stdout=subprocess.PIPE)
+    assert started.returncode == 0
+    yield started.stdout.strip()
     subprocess.run([SERVER, "stop", folder], check=True)
     shutil.rmtree(folder)
 
@@ -71,9 +71,9 @@ def test_four_workers_one_killed(kind, url, tmp_path):
         for worker in workers:
             worker.kill()
     assert codes[0] == -signal.SIGKILL and codes[1:] == [0, 0, 0], [log.read_text() for log in logs]
-    made = json.loads((tmp_path / "search" / "adhoc-study-lem.json").read_text())
-    assert [row["trial"] for row in made["trials"]] == list(range(TRIALS))
-    assert {row["status"] for row in made["trials"]} == {"finished"}
+    results = json.loads((tmp_path / "search" / "adhoc-study-lem.json").read_text())
+    assert [row["trial"] for row in results["trials"]] == list(range(TRIALS))
+    assert {row["status"] for row in results["trials"]} == {"finished"}
     outputs = (tmp_path / "work").rglob("output.txt")
     assert [path.read_text().splitlines().count("finished") for path in outputs] == [1] * TRIALS
     opened = (
@@ -85,4 +85,4 @@ def test_four_workers_one_killed(kind, url, tmp_path):
     if kind == "database":
         opened.remove_session()
         opened.engine.dispose()
-    assert study.n_trials == TRIALS and study.best_trial.value == made["best"]["value"]
+    assert study.n_trials == TRIALS and study.best_trial.value == results["best"]["value"]

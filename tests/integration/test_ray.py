@@ -22,9 +22,9 @@ ENGINE = ["--on", "ray", "--workers", "2", "--engine", "memory_gib=1"]
 
 @pytest.fixture
 def environment(tmp_path):
-    made = os.environ | {"PHYSML_RESULTS": str(tmp_path / "shared"), "WANDB_MODE": "disabled"}
-    made.pop("PHYSML_RUNS", None)
-    return made | {"RAY_USAGE_STATS_ENABLED": "0"}
+    variables = os.environ | {"PHYSML_RESULTS": str(tmp_path / "shared"), "WANDB_MODE": "disabled"}
+    variables.pop("PHYSML_RUNS", None)
+    return variables | {"RAY_USAGE_STATS_ENABLED": "0"}
 
 
 @pytest.fixture
@@ -35,10 +35,12 @@ def cluster(monkeypatch):
         warnings.simplefilter("ignore")  # of ray's own
         from ray.cluster_utils import Cluster
 
-        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-        made.two = [made.add_node(num_cpus=2, memory=4 * 2**30) for _ in range(2)]
-        yield made
-        made.shutdown()
+        ray_cluster = Cluster(
+            initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}
+        )
+        ray_cluster.two = [ray_cluster.add_node(num_cpus=2, memory=4 * 2**30) for _ in range(2)]
+        yield ray_cluster
+        ray_cluster.shutdown()
 
 
 def started(environment, *arguments):
@@ -50,14 +52,14 @@ def started(environment, *arguments):
 
 def with_folder(environment):
     """All processes that have been given the results folder, those of Ray among them."""
-    mark, found = f"PHYSML_RESULTS={environment['PHYSML_RESULTS']}".encode(), {}
+    mark, command_lines = f"PHYSML_RESULTS={environment['PHYSML_RESULTS']}".encode(), {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if mark in (folder / "environ").read_bytes().split(b"\0"):
-                found[int(folder.name)] = (folder / "cmdline").read_bytes()
+                command_lines[int(folder.name)] = (folder / "cmdline").read_bytes()
         except OSError:
             continue
-    return found
+    return command_lines
 
 
 def node_of(pilot):

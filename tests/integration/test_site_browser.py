@@ -54,12 +54,12 @@ def browser():
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as starter:
-        made = starter.chromium.launch(
+        chromium = starter.chromium.launch(
             executable_path=CHROMIUM,
             args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
         )
-        yield made
-        made.close()
+        yield chromium
+        chromium.close()
 
 
 @pytest.fixture
@@ -69,10 +69,11 @@ def window(browser, request):
     context = browser.new_context(offline=True, accept_downloads=True, **options)
     page = context.new_page()
     wrong = []
-    page.on("console", lambda one: wrong.append(one.text) if one.type == "error" else None)
-    page.on("pageerror", lambda one: wrong.append(str(one)))
+    page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on(
-        "request", lambda one: wrong.append(one.url) if not one.url.startswith(("file:", "data:")) else None
+        "request",
+        lambda query: wrong.append(query.url) if not query.url.startswith(("file:", "data:")) else None,
     )
     yield page
     context.close()
@@ -99,11 +100,11 @@ def test_search_over_all_cells_and_its_address(site, window):
     status = window.locator("output")
     assert " of " in status.inner_text()
     window.get_by_label("Outcome").select_option("good")
-    found = window.locator("#found tbody tr").count()
-    assert found >= 1
+    n_rows = window.locator("#found tbody tr").count()
+    assert n_rows >= 1
     assert "q=lem-4" in window.url and "kind=good" in window.url
     window.reload()
-    assert window.locator("#found tbody tr").count() == found
+    assert window.locator("#found tbody tr").count() == n_rows
     assert window.get_by_label("Find").input_value() == "lem-4 LSTM"
     window.locator("#found tbody a").first.click()
     assert "/cell/lem-4/" in window.url and window.locator("h1").inner_text().startswith("LSTM")
@@ -130,11 +131,13 @@ def test_the_search_finds_a_title_a_task_a_model_and_a_paper(site, window, words
 
 def test_the_first_screen_has_three_findings_with_numbers_and_the_scatter(site, window):
     window.goto((site / "index.html").as_uri())
-    found = window.locator(".findings li")
-    assert found.count() == 3
-    assert all(any(letter.isdigit() for letter in found.nth(i).locator("p").inner_text()) for i in range(3))
+    findings = window.locator(".findings li")
+    assert findings.count() == 3
+    assert all(
+        any(letter.isdigit() for letter in findings.nth(i).locator("p").inner_text()) for i in range(3)
+    )
     height = window.viewport_size["height"]
-    for part in (found.nth(2), window.locator("svg").first):
+    for part in (findings.nth(2), window.locator("svg").first):
         box = part.bounding_box()
         assert box["y"] + box["height"] <= height
 
@@ -182,11 +185,11 @@ def test_a_table_is_filtered_and_sorted(site, window):
         rows = [
             row for row in csv.DictReader(file) if row["column"] == "official" and row["experiment"] != "NA"
         ]
-    wanted = [row["row"] for row in sorted(rows, key=lambda row: float(row["mean"]))]
-    assert table.locator("tbody tr th").all_inner_texts() == wanted
+    labels = [row["row"] for row in sorted(rows, key=lambda row: float(row["mean"]))]
+    assert table.locator("tbody tr th").all_inner_texts() == labels
     assert table.locator("th[aria-sort=ascending]").count() == 1
     table.get_by_role("button", name="ours").click()
-    assert table.locator("tbody tr th").all_inner_texts() == wanted[::-1]
+    assert table.locator("tbody tr th").all_inner_texts() == labels[::-1]
 
 
 def test_a_table_can_be_taken_away(site, window):
@@ -244,8 +247,8 @@ def test_axe_finds_no_violation(site, window):
 
     for page in PAGES:
         window.goto((site / page).as_uri())
-        found = Axe().run(window, options={"preload": False})  # it would fetch the style again
-        assert found.violations_count == 0, (page, found.generate_report())
+        report = Axe().run(window, options={"preload": False})  # it would fetch the style again
+        assert report.violations_count == 0, (page, report.generate_report())
 
 
 def test_one_table_as_a_page_to_send_and_to_print(site, tmp_path, window):

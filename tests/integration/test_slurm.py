@@ -28,20 +28,21 @@ def cluster(tmp_path_factory):
     """SLURM_CONF of a cluster that is idle."""
     folder = tmp_path_factory.mktemp("slurm")
     environment = os.environ | {"PORT": "17817"}
-    told = subprocess.run(
+    started = subprocess.run(
         [CLUSTER, "start", folder], env=environment, text=True, capture_output=True, check=True
     )
-    yield told.stdout.strip().rpartition("=")[2]
+    yield started.stdout.strip().rpartition("=")[2]
     subprocess.run([CLUSTER, "stop", folder], check=True)
 
 
 @pytest.fixture
 def environment(cluster, tmp_path):
-    made = os.environ | {"SLURM_CONF": cluster, "PHYSML_RESULTS": str(tmp_path / "shared")}
-    made.pop("PHYSML_RUNS", None)
-    until(lambda: slurm(made, "sinfo", "-h", "-o", "%T").strip() == "idle")  # the jobs before have let it go
-    yield made | {"WANDB_MODE": "disabled"}
-    slurm(made, "scancel", "--user", "root")
+    variables = os.environ | {"SLURM_CONF": cluster, "PHYSML_RESULTS": str(tmp_path / "shared")}
+    variables.pop("PHYSML_RUNS", None)
+    # until the jobs before have let it go
+    until(lambda: slurm(variables, "sinfo", "-h", "-o", "%T").strip() == "idle")
+    yield variables | {"WANDB_MODE": "disabled"}
+    slurm(variables, "scancel", "--user", "root")
 
 
 def slurm(environment, *command):
@@ -76,8 +77,8 @@ def test_killed_and_preempted_pilots_lose_nothing(environment, local):
     try:
         until(lambda: len(pilots(environment)) == 2)
         until(lambda: "step" in physml(environment, "status").stdout)
-        told = physml(environment, "status")
-        assert "running" in told.stdout and "left" in told.stdout
+        status = physml(environment, "status")
+        assert "running" in status.stdout and "left" in status.stdout
         victim, _ = pilots(environment)
         os.kill(victim, signal.SIGKILL)
         until(lambda: len(slurm(environment, *MINE, "--states=RUNNING").split()) == 1)

@@ -19,10 +19,10 @@ def test_campaigns_find_no_fault(tmp_path):
     command = [sys.executable, "-m", "scripts.campaign", *ROUNDS, "--seed", "7", "--out", str(out)]
     command += ["--rounds", *map(str, ROUNDS.values())]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    made = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
-    assert [one for one in made if one["fault"]] == []
-    assert len(made) == sum(ROUNDS.values()), done.stderr[-3000:]
+    rounds = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+    assert [entry for entry in rounds if entry["fault"]] == []
+    assert len(rounds) == sum(ROUNDS.values()), done.stderr[-3000:]
     assert done.returncode == 0
-    read = [one for one in made if one["kind"] == "files"]
-    assert len({one["reader"] for one in read}) == READERS
-    assert sum(one["counts"]["refused"] for one in read) > READERS
+    read = [entry for entry in rounds if entry["kind"] == "files"]
+    assert len({entry["reader"] for entry in read}) == READERS
+    assert sum(entry["counts"]["refused"] for entry in read) > READERS

@@ -36,12 +36,12 @@ class Calls:
         self.made.append(arguments)
         if arguments[0] == "run" and self.code == 0:
             seed = next(a.removeprefix("seed=") for a in arguments if a.startswith("seed="))
-            made = {"schema": 2, "experiment": "a", "identity": "0" * 8, "split": 0, "seed": int(seed)}
-            made |= {"status": "finished", "metrics": {"best": None, "last": None}, "config": {}}
+            content = {"schema": 2, "experiment": "a", "identity": "0" * 8, "split": 0, "seed": int(seed)}
+            content |= {"status": "finished", "metrics": {"best": None, "last": None}, "config": {}}
             path = (
                 self.results / "runs" / "adhoc" / "lem" / "fitzhugh_nagumo-lem" / f"a-split0-seed{seed}.json"
             )
-            record.write(path, made | {"curve": "a.curve.csv.gz"})
+            record.write(path, content | {"curve": "a.curve.csv.gz"})
         return self.code
 
 

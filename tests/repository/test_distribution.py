@@ -37,13 +37,13 @@ def test_the_source_distribution_is_complete(tmp_path: Path) -> None:
     code = "from setuptools import build_meta; print(build_meta.build_sdist('dist'))"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    (made,) = (tmp_path / "dist").glob("*.tar.gz")
-    with tarfile.open(made) as archive:
+    (package,) = (tmp_path / "dist").glob("*.tar.gz")
+    with tarfile.open(package) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
-    wanted = {name for name in names if name.partition("/")[0] in WHOLE} | set(SINGLE)
-    assert sorted(wanted - inside) == []
+    required = {name for name in names if name.partition("/")[0] in WHOLE} | set(SINGLE)
+    assert sorted(required - inside) == []
     assert any(name.startswith("results/runs/") for name in inside)  # what a wheel ships
-    assert made.stat().st_size < 40 * 2**20
+    assert package.stat().st_size < 40 * 2**20
 
 
 def test_no_result_names_a_host_or_a_home() -> None:

@@ -42,14 +42,14 @@ readme = _script("readme_commands")
 
 def commands() -> list[tuple[str, str]]:
     """(file, command) of every command that the documents show, also in the blocks that are not run."""
-    found = []
+    shown = []
     for path in DOCUMENTS:
         text = path.read_text(encoding="utf-8")
-        found += [(path.name, command.text) for command in readme.commands(text)]
+        shown += [(path.name, command.text) for command in readme.commands(text)]
         for block in readme.blocks(text):
             if block.language == "text":
-                found += [(path.name, line) for line in block.lines if re.match(r"(physml|make) ", line)]
-    return found
+                shown += [(path.name, line) for line in block.lines if re.match(r"(physml|make) ", line)]
+    return shown
 
 
 documents = each("path", DOCUMENTS)
@@ -242,16 +242,16 @@ $ not a command
 
 
 def test_which_lines_are_commands_and_how_they_are_tested() -> None:
-    found = readme.commands(SAMPLE)
-    assert [(command.line, command.tiny) for command in found] == [
+    parsed = readme.commands(SAMPLE)
+    assert [(command.line, command.tiny) for command in parsed] == [
         (2, "make SMOKE=1 table-4 SEEDS=0"),
         (4, "make table-4 RUN=0"),
         (9, "make SMOKE=1 demo"),
         (17, "physml run profile=smoke 'plugins=[my_rnn.py]' task=adding"),
         (18, "physml table lem-4 --plan"),
     ]
-    assert [command.skip for command in found] == [None, None, "takes an hour", None, None]
-    assert [command.elsewhere for command in found] == [False, False, False, True, True]
+    assert [command.skip for command in parsed] == [None, None, "takes an hour", None, None]
+    assert [command.elsewhere for command in parsed] == [False, False, False, True, True]
     assert readme.files(SAMPLE) == {"my_rnn.py": "x = 1\n"}
 
 

@@ -13,7 +13,7 @@ def test_every_example_of_a_docstring_holds() -> None:
     attempted, failed = 0, []
     for module in pkgutil.walk_packages(physml.__path__, "physml."):
         if not module.name.rpartition(".")[2].startswith(SKIPPED) and ".triton." not in module.name:
-            found = doctest.testmod(importlib.import_module(module.name))
-            attempted += found.attempted
-            failed += [module.name] * found.failed
+            counts = doctest.testmod(importlib.import_module(module.name))
+            attempted += counts.attempted
+            failed += [module.name] * counts.failed
     assert not failed and attempted > 60

@@ -26,9 +26,9 @@ def test_every_model_and_task_is_in_the_inventory(group: str) -> None:
 
 
 def test_every_name_in_the_inventory_is_that_of_a_config() -> None:
-    there = {name for group in ("model", "task", "table", "figure") for name in configs(group)}
+    known = {name for group in ("model", "task", "table", "figure") for name in configs(group)}
     not_configs = {"PHYSML_DATA", "results", "physml/lab/simulate", "results/figures"}
-    assert {name for name in CODE if not name.startswith("test_")} <= there | not_configs
+    assert {name for name in CODE if not name.startswith("test_")} <= known | not_configs
 
 
 def test_every_figure_is_in_the_inventory() -> None:
@@ -48,9 +48,9 @@ def test_a_figure_is_short_where_none_of_its_points_is_of_a_whole_run(name: str,
         assert state == "drawn" and path.with_suffix(".png").is_file()  # a picture without points
         return
     with path.open(newline="", encoding="utf-8") as file:
-        found = {row["state"] for row in csv.DictReader(file)}
-    whole = any(one.startswith(("complete", "simulated", "measured")) for one in found)
-    assert state == ("drawn" if whole else "drawn, short") and (whole or "not comparable" in found)
+        states = {row["state"] for row in csv.DictReader(file)}
+    whole = any(entry.startswith(("complete", "simulated", "measured")) for entry in states)
+    assert state == ("drawn" if whole else "drawn, short") and (whole or "not comparable" in states)
 
 
 def configs(group: str) -> set[str]:

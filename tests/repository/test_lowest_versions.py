@@ -15,11 +15,11 @@ def constraints(*arguments: str) -> dict[str, str]:
 
 
 def test_every_package_that_has_a_bound_is_pinned_to_it() -> None:
-    found = constraints()
+    pins = constraints()
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert {"torch", "numpy", "scipy", "hydra-core", "wandb", "scikit-learn", "torch_geometric"} <= set(found)
-    assert not {"pytest", "ray", "jax", "physml"} & set(found)
-    assert [name for name, version in found.items() if f'"{name}>={version}' not in text] == []
+    assert {"torch", "numpy", "scipy", "hydra-core", "wandb", "scikit-learn", "torch_geometric"} <= set(pins)
+    assert not {"pytest", "ray", "jax", "physml"} & set(pins)
+    assert [name for name, version in pins.items() if f'"{name}>={version}' not in text] == []
 
 
 def test_packages_can_be_left_out() -> None:

@@ -214,8 +214,8 @@ def test_of_two_makes_at_once_the_second_waits_and_installs_nothing(house: House
         subprocess.Popen(command, cwd=house.folder, env=environment, stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    said = [one.communicate(timeout=60)[0] for one in both]
-    assert [one.returncode for one in both] == [0, 0]
+    said = [process.communicate(timeout=60)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
     assert sorted("Another make sets up .venv; waiting" in text for text in said) == [False, True]
     assert house.asked.count("-m venv --clear") == 1
     assert house.asked.count("pip install --quiet --no-compile -c") == 1
@@ -231,8 +231,8 @@ def test_who_waited_for_a_failed_set_up_tries_itself(house: House) -> None:
         subprocess.Popen(command, cwd=house.folder, env=environment, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    failures = [one.communicate(timeout=60)[1] for one in both]
-    assert all(one.returncode != 0 for one in both)
+    failures = [process.communicate(timeout=60)[1] for process in both]
+    assert all(process.returncode != 0 for process in both)
     assert all("pip could not install" in text for text in failures)
 
 

@@ -30,7 +30,7 @@ def empty_names(source: str) -> list[tuple[int, str]]:
     return sorted({(line, name) for line, name in bound(ast.parse(source)) if name in EMPTY})
 
 
-@pytest.mark.parametrize("folder", ["physml", "tasks", "scripts"])
+@pytest.mark.parametrize("folder", ["physml", "tasks", "scripts", "tests"])
 def test_a_name_says_what_the_value_is(folder: str) -> None:
     """Such as `record`, `matching`, `gradients`, `experiment`."""
     lines = [

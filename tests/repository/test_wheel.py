@@ -36,8 +36,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build = [sys.executable, "-c", "from setuptools import build_meta; build_meta.build_wheel('.')"]
     done = subprocess.run(build, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    (found,) = folder.glob("*.whl")
-    return found
+    (built,) = folder.glob("*.whl")
+    return built
 
 
 @pytest.fixture(scope="module")
@@ -78,9 +78,9 @@ for command in {commands}:
 def printed(python: Path, folder: Path, *commands: tuple[str, ...], more: str = "") -> list[str]:
     """What each command printed, and then the lines of Python in `more`."""
     done = physml(python, folder, "-c", COMMANDS.format(commands=commands, more=more))
-    found = done.stdout.split("----\n")
-    assert len(found) == len(commands) + 1, done.stdout + done.stderr
-    return found
+    outputs = done.stdout.split("----\n")
+    assert len(outputs) == len(commands) + 1, done.stdout + done.stderr
+    return outputs
 
 
 def physml(python: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -95,8 +95,8 @@ def physml(python: Path, folder: Path, *arguments: str) -> subprocess.CompletedP
 
 
 def site_packages(python: Path) -> Path:
-    (found,) = python.parents[1].glob("lib/python*/site-packages")
-    return found
+    (packages,) = python.parents[1].glob("lib/python*/site-packages")
+    return packages
 
 
 def test_it_holds_one_package_with_configs_tasks_and_sources_of_c(wheel: Path) -> None:

@@ -37,7 +37,7 @@ def test_docstrings_begin_with_the_thing(folder: str) -> None:
 
 
 def test_the_pattern_finds_what_it_should() -> None:
-    found = docstrings(
+    texts = docstrings(
         '"""Whether it is so."""\nclass A:\n    """Offsets."""\n    def f(self): "As before."\n'
     )
-    assert [bool(BARE.match(text)) for _, text in found] == [True, False, True]
+    assert [bool(BARE.match(text)) for _, text in texts] == [True, False, True]

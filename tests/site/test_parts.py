@@ -48,41 +48,41 @@ def test_a_reference_far_away_does_not_squeeze_the_axis():
 
 def test_a_row_says_what_it_shows():
     axis = plots.Axis.over([0.0, 2.0])
-    made = plots.interval(
+    svg = plots.interval(
         axis, Published(1.0, digits=1, sd=0.2), Summary(3, 1.1, 0.1, 0.9, 1.3, 1.0), [0.5], "<a>"
     )
-    assert 'aria-label="&lt;a&gt;"' in made
-    assert made.count("theirs") == 1 and made.count("<circle") == 1 and made.count("trivial") == 1
-    assert 'class="band"' in made
+    assert 'aria-label="&lt;a&gt;"' in svg
+    assert svg.count("theirs") == 1 and svg.count("<circle") == 1 and svg.count("trivial") == 1
+    assert 'class="band"' in svg
     assert "<circle" not in plots.interval(axis, Published(1.0), None, [], "x")
 
 
 def test_a_curve_that_runs_away_does_not_fill_the_picture():
     flat = ([float(i) for i in range(200)], [1.0 - 0.001 * i for i in range(200)])
     wild = ([0.0, 1.0], [1.0, 1e9])
-    made = plots.curves([flat, wild], "x", ("steps", "valid/rmse"))
+    svg = plots.curves([flat, wild], "x", ("steps", "valid/rmse"))
     ticks = [
         float(part.split("<")[0])
-        for part in made.split('class="tick"')[1:]
+        for part in svg.split('class="tick"')[1:]
         for part in [part.split(">", 1)[1]]
     ]
     assert max(ticks[:-2]) < 10
-    assert ">steps</text>" in made and ">valid/rmse</text>" in made
+    assert ">steps</text>" in svg and ">valid/rmse</text>" in svg
     assert plots.curves([([0.0], [math.nan])], "x", ("", "")) is None
 
 
 @pytest.mark.parametrize("text", ["<script>x</script>", "[a](javascript:x)", "<img src=x onerror=y>"])
 def test_markdown_lets_no_html_through(text):
-    made = prose.markdown(text, lambda target: target)
-    assert "<script" not in made and 'href="javascript' not in made and "<img" not in made
+    page = prose.markdown(text, lambda target: target)
+    assert "<script" not in page and 'href="javascript' not in page and "<img" not in page
 
 
 def test_links_go_where_they_are_sent():
-    made = prose.markdown("# A b\n[x](lem.md#c) and [y](gone.md)", {"lem.md#c": "../lem/#c"}.get)
-    assert '<h1 id="a-b">' in made and '<a href="../lem/#c">x</a>' in made
+    page = prose.markdown("# A b\n[x](lem.md#c) and [y](gone.md)", {"lem.md#c": "../lem/#c"}.get)
+    assert '<h1 id="a-b">' in page and '<a href="../lem/#c">x</a>' in page
     twice = prose.markdown("## Step (2.16), and 3\n## Step (2.16), and 3", {}.get)
     assert 'id="step-216-and-3"' in twice and 'id="step-216-and-3-1"' in twice  # as GitHub has them
-    assert "gone" not in made and " y" in made
+    assert "gone" not in page and " y" in page
 
 
 def test_a_docstring_has_its_equations_and_arguments():
@@ -101,15 +101,15 @@ def test_a_docstring_has_its_equations_and_arguments():
     Example:
         >>> 1 < 2
     """
-    made = prose.docstring(text)
+    page = prose.docstring(text)
     assert (
-        made.count("<math") == 5
-        and made.count("Equation") == 2
-        and "&amp;" not in made.partition("<p>Source")[0]
+        page.count("<math") == 5
+        and page.count("Equation") == 2
+        and "&amp;" not in page.partition("<p>Source")[0]
     )
-    assert '<a href="https://arxiv.org/abs/1234.5678">' in made
-    assert made.count("<dt>") == 2 and "in two lines." in made
-    assert "<pre>&gt;&gt;&gt; 1 &lt; 2</pre>" in made
+    assert '<a href="https://arxiv.org/abs/1234.5678">' in page
+    assert page.count("<dt>") == 2 and "in two lines." in page
+    assert "<pre>&gt;&gt;&gt; 1 &lt; 2</pre>" in page
 
 
 @pytest.mark.parametrize(
@@ -124,16 +124,16 @@ def test_a_docstring_has_its_equations_and_arguments():
     ],
 )
 def test_an_equation_has_elements_of_mathml_alone(text: str) -> None:
-    made = prose.mathml(text, "block")
-    assert made.startswith(("<math ", "<code>"))
-    tree = ElementTree.fromstring(made)
+    equation = prose.mathml(text, "block")
+    assert equation.startswith(("<math ", "<code>"))
+    tree = ElementTree.fromstring(equation)
     assert {element.tag.rpartition("}")[2] for element in tree.iter()} <= {*prose.ELEMENTS, "code"}
     assert all(prose.ATTRIBUTES.issuperset(element.keys()) for element in tree.iter())
 
 
 def test_an_equation_breaks_before_signs_that_no_bracket_holds():
-    made = prose.docstring(r":math:`y = (a + b) z + \frac{c + d}{e}`")
-    assert made.count("<math") == 3 and "<code>" not in made
+    page = prose.docstring(r":math:`y = (a + b) z + \frac{c + d}{e}`")
+    assert page.count("<math") == 3 and "<code>" not in page
 
 
 def test_an_equation_that_cannot_be_read_is_code():
@@ -168,9 +168,11 @@ def test_every_row_is_on_the_front_or_beaten_by_it(values):
     rows = [pareto.Row(str(i), *value) for i, value in enumerate(values)]
     front = pareto.pareto(rows)
     for row in rows:
-        beaten = any(one.quality <= row.quality and one.cost <= row.cost for one in front)
+        beaten = any(rival.quality <= row.quality and rival.cost <= row.cost for rival in front)
         assert beaten
-    assert all(not (one.quality < row.quality and one.cost <= row.cost) for row in front for one in rows)
+    assert all(
+        not (rival.quality < row.quality and rival.cost <= row.cost) for row in front for rival in rows
+    )
 
 
 def test_facts_of_a_model_are_read_from_its_class():

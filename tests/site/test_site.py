@@ -30,7 +30,7 @@ TABLES = ["cornn-6", "lem-4", "lem-8", "own-rates", "unicornn-6"]
 def few():
     """Five tables, two figures, and all else."""
     with pytest.MonkeyPatch.context() as patch:
-        figures = [one for one in inventory.figures() if one.name in ("lem-fig-4", "lem-fig-2")]
+        figures = [figure for figure in inventory.figures() if figure.name in ("lem-fig-4", "lem-fig-2")]
         patch.setattr(content, "table_ids", lambda: TABLES)
         patch.setattr(inventory, "figures", lambda: figures)
         yield content.gather()
@@ -47,7 +47,7 @@ def site(few, tmp_path_factory):
 
 def test_links_lead_somewhere(site):
     # Papers link to tables that are not among the few.
-    wrong = [one for one in check_links(site) if not one.startswith(("paper/", "docs/"))]
+    wrong = [link for link in check_links(site) if not link.startswith(("paper/", "docs/"))]
     assert not wrong
 
 
@@ -62,8 +62,8 @@ def test_every_kind_of_page_is_there(site):
     heads = re.findall("<h2[^>]*>([^<]*)", (site / "docs" / "index.html").read_text())
     assert heads[0] == "Start" and {"Read results", "Extend", "Operate"} <= set(heads)
     assert "<loc>https://example.org/x/table/lem-4/index.html</loc>" in (site / "sitemap.xml").read_text()
-    made = json.loads((site / "task" / "smnist" / "mnist.croissant.json").read_text())
-    assert made["license"] and all(len(file["sha256"]) == 64 for file in made["distribution"])
+    metadata = json.loads((site / "task" / "smnist" / "mnist.croissant.json").read_text())
+    assert metadata["license"] and all(len(file["sha256"]) == 64 for file in metadata["distribution"])
 
 
 def test_the_command_makes_the_same_site_to_the_byte(site, few, tmp_path, monkeypatch, capsys):
@@ -82,9 +82,9 @@ def test_numbers_of_a_page_are_those_of_the_csv(site, few):
     page = (site / "table" / "lem-4" / "index.html").read_text()
     rows = csv.DictReader(io.StringIO((site / "table" / "lem-4" / "lem-4.csv").read_text()))
     official = {row["row"]: row for row in rows if row["column"] == "official"}
-    found = re.findall(r'<tr data-kind="\w+">(.*?)</tr>', page.partition('id="clean"')[0], re.DOTALL)
-    assert len(found) == len(few.tables["lem-4"].spec.rows)
-    for row in found:
+    table_rows = re.findall(r'<tr data-kind="\w+">(.*?)</tr>', page.partition('id="clean"')[0], re.DOTALL)
+    assert len(table_rows) == len(few.tables["lem-4"].spec.rows)
+    for row in table_rows:
         label = re.search(r"<th.*?<a.*?>(.*?)</a>", row, re.DOTALL)[1]
         ours = re.search(r'data-label="ours" data-value="(.*?)">(.*?)<', row)
         mean = float(official[label]["mean"])  # of twelve digits
@@ -102,18 +102,20 @@ def test_numbers_of_a_page_are_those_of_the_csv(site, few):
 
 def test_the_first_screen_has_three_findings_with_their_numbers(site, few):
     page = (site / "index.html").read_text()
-    found = re.findall(
+    findings = re.findall(
         r'<li><h2 class="small"><a href="table/(.*?)/index.html">.*?<p>(.*?)</p>', page, re.DOTALL
     )
-    assert [ident for ident, _ in found] == ["lem-4", "unicornn-6", "cornn-6"]  # most verdicts first
-    for ident, text in found:
+    assert [ident for ident, _ in findings] == ["lem-4", "unicornn-6", "cornn-6"]  # most verdicts first
+    for ident, text in findings:
         assert visible(text) == finding_text(few.tables[ident].table)
         assert re.search(r"<strong>\d[\d.]* ± \d[\d.]*</strong>", text)
         (strip,) = re.findall(
             f'<svg[^>]*aria-label="{ident}: ours against printed, (\\d+) cells">(.*?)</svg>', page
         )
         assert strip[1].count("<circle") == int(strip[0]) > 1
-    ran = sum(one.result.published is not None and one.result.summary is not None for _, one in few.cells())
+    ran = sum(
+        cell.result.published is not None and cell.result.summary is not None for _, cell in few.cells()
+    )
     assert f"{ran} of " in re.search("<h1.*?</h1>", page)[0]
 
 
@@ -122,10 +124,14 @@ def test_a_point_leads_to_its_cell(site, few):
     points = re.findall(
         r'<a href="(cell/[^"]*)" tabindex="-1"><title>(.*?)</title><circle class="dot (\w+)"', page
     )
-    run = [(made.spec.id, one) for made, one in few.cells() if one.result.published and one.result.summary]
-    drawn = [one for ident, one in run if (ident, one.column.key) != ("cornn-6", "f09")]  # both print 2.0
+    run = [
+        (results.spec.id, cell)
+        for results, cell in few.cells()
+        if cell.result.published and cell.result.summary
+    ]
+    drawn = [cell for ident, cell in run if (ident, cell.column.key) != ("cornn-6", "f09")]  # both print 2.0
     assert len(points) == len(drawn) > 8 and len(run) == len(drawn) + 2
-    assert {kind for *_, kind in points} <= {one.kind for one in outcome.ALL}
+    assert {kind for *_, kind in points} <= {verdict.kind for verdict in outcome.ALL}
     title = {page: title for page, title, _ in points}["cell/lem-4/lstm/official/index.html"]
     assert title.startswith("lem-4, LSTM, ") and title.endswith("reproduced, better")
     places = dict(re.findall(r'<a href="(cell/[^"]*)".*?cy="([\d.]+)%"', page))
@@ -154,13 +160,13 @@ def test_the_search_knows_titles_tasks_models_papers_experiments_and_docs(site):
     assert ours == sorted(ours, reverse=True)  # those with runs first
     words = {cell[0]: cell[9] for cell in cells}["cell/lem-4/lstm/official/index.html"]
     assert words == "lem/fitzhugh_nagumo-lstm lstm fitzhugh_nagumo"
-    found = {page: f"{title} {kind} {words}" for page, title, kind, words in pages}
-    assert "FitzHugh-Nagumo" in found["table/lem-4/index.html"]
-    assert "Long Expressive Memory" in found["paper/lem/index.html"]
-    assert found["model/lem/index.html"].startswith("lem model ")
-    assert found["task/ptb_char/index.html"].startswith("ptb_char task Characters")
-    assert "docs" in found["docs/verdicts/index.html"]
-    assert all((site / page).is_file() for page in found)
+    entries = {page: f"{title} {kind} {words}" for page, title, kind, words in pages}
+    assert "FitzHugh-Nagumo" in entries["table/lem-4/index.html"]
+    assert "Long Expressive Memory" in entries["paper/lem/index.html"]
+    assert entries["model/lem/index.html"].startswith("lem model ")
+    assert entries["task/ptb_char/index.html"].startswith("ptb_char task Characters")
+    assert "docs" in entries["docs/verdicts/index.html"]
+    assert all((site / page).is_file() for page in entries)
 
 
 def test_a_paper_begins_with_what_came_out(site, few):
@@ -227,8 +233,8 @@ def test_one_table_stands_alone_and_foreign_text_is_escaped():
     row = dataclasses.replace(spec.rows[0], label="<script>alert(1)</script>")
     claim = dataclasses.replace(spec.claim, order=(), ties=(), amounts=())
     bare = dataclasses.replace(spec, claim=claim, reasons=(), notes=("<b>x</b>",), finding=None)
-    made = dataclasses.replace(bare, rows=(row, *spec.rows[1:]))
-    page = build.one_table(results_of(made))
+    changed = dataclasses.replace(bare, rows=(row, *spec.rows[1:]))
+    page = build.one_table(results_of(changed))
     assert "<script" not in page and "&lt;script&gt;alert(1)" in page and "<b>x" not in page
     assert "<style>" in page and 'href="../' not in page and "<nav" not in page
 
@@ -240,8 +246,8 @@ def test_a_reason_stands_in_its_cells_alone(few):
     (reasons,) = (block for block in results.document.long if block.heading.startswith("Reasons"))
     assert reasons.lines == ("LSTM; RMSE, last 128 test sequences: Its rate was searched.",)
     of = {
-        (one.row.label, one.column.key): cell_context(results, one, Pictures())["reasons"]
-        for one in results.cells
+        (cell.row.label, cell.column.key): cell_context(results, cell, Pictures())["reasons"]
+        for cell in results.cells
     }
     assert {at for at, reasons in of.items() if reasons} == {("LSTM", "official")}
     with pytest.raises(ConfigError, match="reasons: there is no row LSTN"):
