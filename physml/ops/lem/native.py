@@ -15,7 +15,7 @@ from physml.base.check import has_shape
 from physml.ops.lem.steps import few_steps
 from physml.ops.native import call, pool
 from physml.ops.native.products import load
-from physml.ops.native.stepping import few
+from physml.ops.native.stepping import few, worth_packing
 from physml.ops.once import Gradients, once, recorded
 from physml.ops.operators import Incoming, Run, Shapes
 from physml.ops.sequence import Clip
@@ -68,8 +68,8 @@ def refusal(u: Tensor, *others: Tensor) -> str | None:
 
 
 def pays(n_batch: int, n_steps: int, n_hidden: int, trained: bool) -> bool:
-    """True if it is the fastest. With a backward, few steps are not worth packing large weights twice."""
-    return not trained or n_steps * (1 + n_batch // 8) > min(n_hidden // 256, 3)
+    """True if it is the fastest."""
+    return not trained or worth_packing(n_batch, n_steps, n_hidden)
 
 
 def _call(tensors: tuple[Tensor | None, ...], dt: float, clip: Clip, n_threads: int) -> Call:

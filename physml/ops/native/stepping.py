@@ -56,6 +56,11 @@ def few(n_rows: int, n_hidden: int) -> bool:
     return n_rows <= max(16, min(64, n_hidden // 8))
 
 
+def worth_packing(n_batch: int, n_steps: int, n_hidden: int) -> bool:
+    """True if steps with a backward are faster in C than as a loop: weights are packed twice for them."""
+    return n_hidden < 256 or (n_steps > 1 and (n_batch > 1 or n_steps > n_hidden // 128))
+
+
 def function(source: Path, name: str, kinds: Kinds, dtype: torch.dtype) -> Any:
     """The function of a library, ready to be called with numbers; None if there is no library."""
     bf16 = bf16_products()
