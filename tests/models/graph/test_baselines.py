@@ -78,8 +78,8 @@ def make(name: str) -> nn.Module:
     return far_from_start(MADE[name]())
 
 
-def close(found: Tensor, wanted: np.ndarray) -> None:
-    np.testing.assert_allclose(found.detach().numpy(), wanted, rtol=1e-11, atol=1e-12)
+def close(output: Tensor, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(output.detach().numpy(), expected, rtol=1e-11, atol=1e-12)
 
 
 # ------------------------------------------------------------------ dense matrices, written down by hand
@@ -271,13 +271,15 @@ def test_pna_against_a_loop():
     layer, x = make("pna"), numbers(N, H)
     w, X, rows = weights(layer), x.numpy(), []
     for i, js in enumerate(received(ODD)):
-        found, d = np.zeros(4 * H), len(js)
+        statistics, d = np.zeros(4 * H), len(js)
         if js:
             sent = X[js]
             std = np.sqrt(sent.var(0) + 1e-5)
-            found = np.concatenate([sent.mean(0), sent.max(0), sent.min(0), std])
+            statistics = np.concatenate([sent.mean(0), sent.max(0), sent.min(0), std])
         scale = math.log(d + 1) / 0.8
-        rows.append(np.concatenate([X[i], found, scale * found, found / scale if d else found]))
+        rows.append(
+            np.concatenate([X[i], statistics, scale * statistics, statistics / scale if d else statistics])
+        )
     close(layer(x, ODD), np.stack(rows) @ w["W"].T + w["b"])
 
 
@@ -301,11 +303,11 @@ def test_a_stack_is_its_layers_plain_or_by_steps():
     x = numbers(N, H)
     for step in (None, 1.0, 0.1):
         net = MPNN(GraphConvolution(H, H), 3, activation="tanh", step=step).double()
-        wanted = x
+        state = x
         for layer in net.layers:
-            new = torch.tanh(layer(wanted, ODD))
-            wanted = new if step is None else wanted + step * new
-        torch.testing.assert_close(net(x, ODD), wanted)
+            new = torch.tanh(layer(state, ODD))
+            state = new if step is None else state + step * new
+        torch.testing.assert_close(net(x, ODD), state)
     heads = MPNN(GraphAttention(H, H, n_heads=2), 1, activation="tanh").double()
     merged = torch.tanh(heads.layers[0](x, ODD)).view(N, 2, H).mean(1)
     torch.testing.assert_close(heads(x, ODD), merged)
@@ -316,18 +318,18 @@ def test_a_stack_is_its_layers_plain_or_by_steps():
 def test_batch_norm_is_over_the_nodes_and_before_sigma():
     net, x = MPNN(MeanConvolution(H, H), 1, activation="relu", batch_norm=True).double(), numbers(N, H)
     out = net.layers[0](x, ODD)
-    wanted = torch.relu((out - out.mean(0)) / torch.sqrt(out.var(0, unbiased=False) + 1e-5))
-    torch.testing.assert_close(net(x, ODD), wanted)
+    normalised = torch.relu((out - out.mean(0)) / torch.sqrt(out.var(0, unbiased=False) + 1e-5))
+    torch.testing.assert_close(net(x, ODD), normalised)
 
 
 def test_rates_without_gradients_are_equations_8_2_and_8_3():
     net, x = make("multirate"), numbers(N, H)
     F, hat, before = net.forces[0].coupling, net.gates[0].coupling, x
-    for found, rate in net.steps(x, ODD):
+    for state, rate in net.steps(x, ODD):
         tau = torch.sigmoid(hat(before, ODD))
         before = (1 - tau) * before + tau * torch.tanh(F(before, ODD))
         torch.testing.assert_close(rate, tau)
-        torch.testing.assert_close(found, before)
+        torch.testing.assert_close(state, before)
     with pytest.raises(InputError, match="a layer of their own"):
         MultiRate(F, F, 2)
 

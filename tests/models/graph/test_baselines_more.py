@@ -69,8 +69,8 @@ def numpy_of(module: nn.Module) -> dict[str, np.ndarray]:
     return {name: p.detach().numpy() for name, p in module.named_parameters()}
 
 
-def close(found: Tensor, wanted: np.ndarray) -> None:
-    np.testing.assert_allclose(found.detach().numpy(), wanted, rtol=1e-10, atol=1e-11)
+def close(output: Tensor, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(output.detach().numpy(), expected, rtol=1e-10, atol=1e-11)
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
@@ -108,14 +108,14 @@ def test_quadrants_are_of_the_sender_as_the_receiver_sees_it():
 
 def test_pagerank_keeps_the_nearest_and_is_the_same_in_chunks(monkeypatch: pytest.MonkeyPatch):
     Pi = 0.2 * np.linalg.inv(np.eye(N) - 0.8 * looped(ODD.unique(dim=1)))
-    wanted = set()
+    kept = set()
     for i in range(N):
         least = sorted(Pi[i])[-2]
-        wanted |= {(j, i) for j in range(N) if Pi[i, j] > 1e-13 and Pi[i, j] >= least - 1e-12}
-    assert {tuple(e) for e in pagerank._edges(ODD, N, 0.2, 2).T.tolist()} == wanted
+        kept |= {(j, i) for j in range(N) if Pi[i, j] > 1e-13 and Pi[i, j] >= least - 1e-12}
+    assert {tuple(e) for e in pagerank._edges(ODD, N, 0.2, 2).T.tolist()} == kept
     monkeypatch.setattr(pagerank, "DENSE", 0)
     monkeypatch.setattr(pagerank, "CHUNK", 4)
-    assert {tuple(e) for e in pagerank._edges(ODD, N, 0.2, 2).T.tolist()} == wanted
+    assert {tuple(e) for e in pagerank._edges(ODD, N, 0.2, 2).T.tolist()} == kept
 
 
 def test_eigenvectors_are_of_each_part_alone_with_a_sign_of_their_own(monkeypatch: pytest.MonkeyPatch):
@@ -209,9 +209,9 @@ def test_geometric_convolutions_against_a_loop(edge_index: Tensor, merge: str):
     for i in range(N):
         for j, r in near[i]:
             parts[i, r - 1] += w[f"W_{r}"] @ X[j] / math.sqrt(len(near[i]) * len(near[j]))
-    wanted = {"cat": parts.reshape(N, 18), "mean": parts.mean(1), "sum": parts.sum(1)}[merge]
+    merged = {"cat": parts.reshape(N, 18), "mean": parts.mean(1), "sum": parts.sum(1)}[merge]
     assert len({r for row in near for _, r in row}) > 5
-    close(layer(x, edge_index), wanted)
+    close(layer(x, edge_index), merged)
 
 
 def test_geom_gcn_is_its_layers_and_its_head_the_mean_over_divisions():
@@ -246,17 +246,17 @@ def test_directional_aggregation_against_a_loop():
     w, X, rows = weights(layer), x.numpy(), []
     phi = eigenvectors.laplacian_vectors(ODD, N, 2).numpy()
     for i, js in enumerate(received(ODD)):
-        found = [np.zeros(H)] * 7
+        aggregates = [np.zeros(H)] * 7
         if js:
             M = np.array([w["U"] @ X[j] + w["V"] @ X[i] + w["c"] for j in js])
-            found, smooth, slope = [M.mean(0), M.max(0), M.min(0)], [], []
+            aggregates, smooth, slope = [M.mean(0), M.max(0), M.min(0)], [], []
             for k in range(2):
                 along = np.array([phi[j, k] - phi[i, k] for j in js])
                 F = along / (np.abs(along).sum() + 1e-8)
                 smooth.append(np.abs(F) @ M)
                 slope.append(np.abs(F @ M - F.sum() * X[i]))
-            found = found + smooth + slope
-        m, scale = np.concatenate(found), math.log(len(js) + 1) / 0.8
+            aggregates = aggregates + smooth + slope
+        m, scale = np.concatenate(aggregates), math.log(len(js) + 1) / 0.8
         rows.append(np.concatenate([X[i], m, scale * m, m / scale if js else m]))
     close(layer(x, ODD), np.stack(rows) @ w["W"].T + w["b"])
     with pytest.raises(InputError, match="each once"):
@@ -266,7 +266,7 @@ def test_directional_aggregation_against_a_loop():
 def test_of_a_multiple_eigenvalue_all_processors_choose_the_same_vector(monkeypatch: pytest.MonkeyPatch):
     """A star of five leaves has an eigenvalue four times; routines of linear algebra may give any basis."""
     star = torch.tensor([[0, 0, 0, 0, 0], [1, 2, 3, 4, 5]])
-    found = []
+    vectors = []
     for seed in range(3):
         turn = np.linalg.qr(np.random.default_rng(seed).normal(size=(4, 4)))[0]
 
@@ -277,10 +277,10 @@ def test_of_a_multiple_eigenvalue_all_processors_choose_the_same_vector(monkeypa
 
         monkeypatch.setattr(eigenvectors, "eigh", turned)
         eigenvectors._of_part.cache_clear()
-        found.append(eigenvectors._vectors(star, 6, 1).numpy())
+        vectors.append(eigenvectors._vectors(star, 6, 1).numpy())
     eigenvectors._of_part.cache_clear()
-    assert np.linalg.norm(found[0]) == pytest.approx(1) and abs(found[0][0, 0]) < 1e-12
-    np.testing.assert_allclose(found[1:], [found[0]] * 2, atol=1e-12)
+    assert np.linalg.norm(vectors[0]) == pytest.approx(1) and abs(vectors[0][0, 0]) < 1e-12
+    np.testing.assert_allclose(vectors[1:], [vectors[0]] * 2, atol=1e-12)
 
 
 def test_splines_against_a_loop():
@@ -332,8 +332,8 @@ def test_fusions_against_a_loop():
     close(Fusion("mean", H, 3)(layers), X.mean(0))
     att = Fusion("att", H, 3).double()
     w = numpy_of(att)
-    wanted = [softmax(X[:, i] @ w["score.weight"][0] + w["score.bias"]) @ X[:, i] for i in range(N)]
-    close(att(layers), np.stack(wanted))
+    fused = [softmax(X[:, i] @ w["score.weight"][0] + w["score.bias"]) @ X[:, i] for i in range(N)]
+    close(att(layers), np.stack(fused))
 
 
 def test_jknet_fuses_the_layers_of_its_stack():
@@ -428,10 +428,10 @@ def test_cluster_gcn_adds_to_the_diagonal():
     A = adjacency(TAIL) + np.eye(N)
     P = A / A.sum(1, keepdims=True)
     w = numpy_of(layer)
-    wanted = (P + np.diag(np.diag(P))) @ x.numpy() @ w["lin_out.weight"].T + w["lin_out.bias"]
-    found = layer(x, TAIL).detach().numpy()
+    propagated = (P + np.diag(np.diag(P))) @ x.numpy() @ w["lin_out.weight"].T + w["lin_out.bias"]
+    output = layer(x, TAIL).detach().numpy()
     np.testing.assert_allclose(
-        found, wanted + x.numpy() @ w["lin_root.weight"].T, atol=1e-6
+        output, propagated + x.numpy() @ w["lin_root.weight"].T, atol=1e-6
     )  # float32 inside
 
 
@@ -462,9 +462,9 @@ def test_chebnet_is_three_chebyshev_polynomials_of_the_scaled_laplacian(edge_ind
                 L[i, j] -= A[i, j] / math.sqrt(sent[i] * sent[j])
     S = 2 * L / 2 - np.eye(N)
     T = [np.eye(N), S, 2 * S @ S - np.eye(N)]
-    found, X = list(net.steps(x, edge_index)), x.numpy()
-    assert len(found) == 2
-    for n, out in enumerate(found):
+    outputs, X = list(net.steps(x, edge_index)), x.numpy()
+    assert len(outputs) == 2
+    for n, out in enumerate(outputs):
         w = numpy_of(net.layers[n])
         assert sum(name.startswith("lins.") for name in w) == len(T)
         X = relu(sum(T[k] @ X @ w[f"lins.{k}.weight"].T for k in range(3)) + w["bias"])
@@ -476,9 +476,9 @@ def test_sage_max_takes_the_greatest_of_what_neighbours_send_behind_a_layer():
     """Channel by channel along the edges as stored, loops with them; nodes 4 and 5 receive nothing: 0."""
     net, x = stack_of_conf("sage_max"), numbers(N, H)
     assert [i for i, js in enumerate(received(ODD)) if not js] == [4, 5]
-    found, X = list(net.steps(x, ODD)), x.numpy()
-    assert len(found) == 2
-    for n, out in enumerate(found):
+    outputs, X = list(net.steps(x, ODD)), x.numpy()
+    assert len(outputs) == 2
+    for n, out in enumerate(outputs):
         w, new = numpy_of(net.layers[n]), np.zeros((N, H))
         sent = relu(X @ w["lin.weight"].T + w["lin.bias"])
         for i, js in enumerate(received(ODD)):

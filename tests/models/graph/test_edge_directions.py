@@ -26,8 +26,8 @@ def test_convolution_is_the_product_with_the_matrix_of_lines() -> None:
     layer, x = GraphConvolution(4, 3).double(), numbers(6, 4)
     mixed = x.numpy() @ layer.lin.weight.detach().numpy().T
     P = looped(torch.tensor([(v, u) for u, v in LINES]).T)
-    wanted = P @ mixed + layer.bias.detach().numpy()
-    found = layer(x, torch.from_numpy(graphs.directed(STORED, "reversed")))
-    np.testing.assert_allclose(found.detach().numpy(), wanted, atol=1e-12)
+    expected = P @ mixed + layer.bias.detach().numpy()
+    output = layer(x, torch.from_numpy(graphs.directed(STORED, "reversed")))
+    np.testing.assert_allclose(output.detach().numpy(), expected, atol=1e-12)
     stored = layer(x, torch.from_numpy(STORED)).detach().numpy()
-    assert not np.allclose(stored, wanted)
+    assert not np.allclose(stored, expected)

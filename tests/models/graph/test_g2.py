@@ -240,7 +240,7 @@ def test_the_coupling_is_no_gate_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("wanted", "d_in", "d_out", "hidden", "coupling"),
+    ("n_parameters", "d_in", "d_out", "hidden", "coupling"),
     [
         (568_837, 1703, 5, 256, MeanConvolution),
         (568_837, 1703, 5, 256, SAGEConv),
@@ -248,9 +248,9 @@ def test_the_coupling_is_no_gate_of_its_own():
         (200_967, 1433, 7, 128, GCNConv),
     ],
 )
-def test_as_many_parameters_as_the_official_code(wanted, d_in, d_out, hidden, coupling):
+def test_as_many_parameters_as_the_official_code(n_parameters, d_in, d_out, hidden, coupling):
     def layer(d: int) -> nn.Module:
         return GradientGating(coupling(d, d), 6, p=2.5, activation="relu", aggregate="mean")
 
     net = GraphNet(layer, d_in, d_out, "node", hidden=hidden)
-    assert sum(p.numel() for p in net.parameters()) == wanted
+    assert sum(p.numel() for p in net.parameters()) == n_parameters

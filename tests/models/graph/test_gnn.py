@@ -48,13 +48,13 @@ def attention(d: int) -> TransformerAttention:
 
 def stack(name: str, d: int = H) -> nn.Module:
     oscillator = {"dt": 0.5, "gamma": 1.0, "alpha": 0.5, "activation": "tanh"}
-    made = {
+    builders = {
         "gcn": lambda: GNN(d, H, 2, kind="gcn"),
         "gat": lambda: GNN(d, H, 2, kind="gat", n_heads=2),
         "graphcon": lambda: GraphCON(GraphConvolution(d, d), 3, **oscillator, residual="official-v2"),
     }
     torch.manual_seed(0)
-    return made[name]().double()
+    return builders[name]().double()
 
 
 def network(name: str, readout: str = "node", pool: str | None = None, **options) -> GraphNet:
@@ -66,20 +66,20 @@ def test_a_plain_stack_is_its_layers_one_after_the_other():
     for kind, residual in itertools.product(("mlp", "gcn", "sage"), (False, True)):
         net = GNN(D, H, 3, kind=kind, activation="tanh", residual=residual).double()
         x = numbers(N, D)
-        wanted = x
+        state = x
         for layer in net.layers:
-            new = torch.tanh(layer(wanted, ODD))
-            wanted = wanted + new if residual and wanted.shape == new.shape else new
-        torch.testing.assert_close(net(x, ODD), wanted)
+            new = torch.tanh(layer(state, ODD))
+            state = state + new if residual and state.shape == new.shape else new
+        torch.testing.assert_close(net(x, ODD), state)
         assert len(list(net.steps(x, ODD))) == 3
 
 
 def test_layers_of_the_kind_asked_for():
     kinds = {"mlp": NodeLinear, "gcn": GraphConvolution, "gat": GraphAttention, "sage": MeanConvolution}
-    for kind, wanted in kinds.items():
+    for kind, layer_type in kinds.items():
         net = GNN(D, H, 2, kind=kind)
-        assert [type(layer) for layer in net.layers] == [wanted, wanted]
-        assert type(net.head(C)) is wanted and net.head(C).d_out == C
+        assert [type(layer) for layer in net.layers] == [layer_type, layer_type]
+        assert type(net.head(C)) is layer_type and net.head(C).d_out == C
 
 
 def test_a_perceptron_sees_no_edges():
@@ -116,9 +116,9 @@ def gcnii_in_a_loop(net: GCNII, x: Tensor) -> np.ndarray:
 @pytest.mark.parametrize("variant", [None, "star", "star-official"])
 def test_gcnii_against_a_loop(variant: str | None):
     net, x = GCNII(H, 3, alpha=0.3, lam=1.5, variant=variant).double(), numbers(N, H)
-    wanted = gcnii_in_a_loop(net, x)
-    assert (wanted > 0).any()
-    np.testing.assert_allclose(net(x, ODD).detach().numpy(), wanted, rtol=1e-12, atol=1e-12)
+    reference = gcnii_in_a_loop(net, x)
+    assert (reference > 0).any()
+    np.testing.assert_allclose(net(x, ODD).detach().numpy(), reference, rtol=1e-12, atol=1e-12)
 
 
 def test_gcnii_starts_close_to_the_identity():
@@ -157,16 +157,16 @@ def test_dropout_between_layers_is_of_training_alone_and_keeps_the_mean(kind):
 
     x = numbers(N, H).abs()
     dropping, plain = made(0.4), made(0.0)
-    wanted = plain(x, ODD)
+    undropped = plain(x, ODD)
     dropping.eval()
-    assert torch.equal(dropping(x, ODD), wanted)
+    assert torch.equal(dropping(x, ODD), undropped)
     dropping.train()
     torch.manual_seed(0)
     with torch.no_grad():
         draws = torch.stack([dropping(x, ODD) for _ in range(400)])
-    assert draws.std(0).max() > 0.1 * wanted.max()
+    assert draws.std(0).max() > 0.1 * undropped.max()
     error = draws.std(0) / math.sqrt(len(draws))
-    assert ((draws.mean(0) - wanted).abs() <= 5 * error + 1e-12).all()
+    assert ((draws.mean(0) - undropped).abs() <= 5 * error + 1e-12).all()
 
 
 @pytest.mark.parametrize("model", ["sage", "gcnii"])
@@ -237,10 +237,10 @@ def test_what_looks_at_all_nodes_at_once_takes_no_batch_of_graphs(mixing: str):
     }[mixing]
     for readout, pool in (("graph", "sum"), ("node", None)):
         net = GraphNet(layer, D, C, readout, hidden=H, pool=pool).double()
-        one, two = torch.zeros(N, dtype=torch.long), torch.tensor([0, 0, 0, 0, 0, 1])
-        torch.testing.assert_close(net(numbers(N, D), ODD, batch=one), net(numbers(N, D), ODD))
+        one_graph, two_graphs = torch.zeros(N, dtype=torch.long), torch.tensor([0, 0, 0, 0, 0, 1])
+        torch.testing.assert_close(net(numbers(N, D), ODD, batch=one_graph), net(numbers(N, D), ODD))
         with pytest.raises(InputError, match=f"{mixing} looks at all nodes at once.*got 2 graphs"):
-            net(numbers(N, D), ODD, batch=two)
+            net(numbers(N, D), ODD, batch=two_graphs)
 
 
 @pytest.mark.parametrize("shape", [(N, D + 1), (0, D)])
@@ -294,8 +294,8 @@ def test_a_model_of_given_parts_is_encoder_stack_decoder_and_pool():
 def test_a_network_made_for_a_task_is_what_its_docstring_says():
     net = network("gcn", encoder_activation="relu", decoder_activation="elu", output_activation="sigmoid")
     x = numbers(N, D)
-    wanted = net.decoder(nn.functional.elu(net.stack(torch.relu(net.encoder(x)), ODD))).sigmoid()
-    torch.testing.assert_close(net(x, ODD), wanted)
+    expected = net.decoder(nn.functional.elu(net.stack(torch.relu(net.encoder(x)), ODD))).sigmoid()
+    torch.testing.assert_close(net(x, ODD), expected)
 
 
 def test_a_perceptron_reads_out():
@@ -312,8 +312,8 @@ def test_the_classical_two_layer_convolution_network():
     net = GraphNet(lambda d: GNN(d, 16, 1, kind="gcn"), D, C, "node", hidden=None, decoder="layer").double()
     assert sum(p.numel() for p in net.parameters()) == D * 16 + 16 + 16 * C + C
     x = numbers(N, D)
-    wanted = net.decoder(torch.relu(net.stack.layers[0](x, ODD)), ODD)
-    torch.testing.assert_close(net(x, ODD), wanted)
+    expected = net.decoder(torch.relu(net.stack.layers[0](x, ODD)), ODD)
+    torch.testing.assert_close(net(x, ODD), expected)
     weight = numbers(8).abs()
     assert not torch.equal(net(x, ODD, edge_weight=weight), net(x, ODD))
 
@@ -369,9 +369,9 @@ def test_the_start_of_the_code_of_fagcn():
     ],
 )
 def test_what_cannot_be_built_is_refused(options, message):
-    given = {"layer": lambda d: stack("gcn", d), "d_in": D, "d_out": C, "readout": "node", "hidden": H}
+    defaults = {"layer": lambda d: stack("gcn", d), "d_in": D, "d_out": C, "readout": "node", "hidden": H}
     with pytest.raises(InputError, match=message):
-        GraphNet(**{**given, **options})
+        GraphNet(**{**defaults, **options})
 
 
 @pytest.mark.parametrize(
@@ -416,9 +416,9 @@ def test_features_that_are_mostly_zeros_give_the_same_numbers_and_slopes_as_dens
     assert sparse_rows(x) is not None and sparse_rows(x) is sparse_rows(x)
     out = dropped_linear(x, 0.0, True, layer)
     torch.testing.assert_close(out, layer(x))
-    found = torch.autograd.grad(out.square().sum(), layer.parameters())
-    wanted = torch.autograd.grad(layer(x).square().sum(), layer.parameters())
-    torch.testing.assert_close(found, wanted)
+    slopes = torch.autograd.grad(out.square().sum(), layer.parameters())
+    dense_slopes = torch.autograd.grad(layer(x).square().sum(), layer.parameters())
+    torch.testing.assert_close(slopes, dense_slopes)
     x[3, 5] = 7.0  # a change in place is seen
     torch.testing.assert_close(dropped_linear(x, 0.0, True, layer), layer(x))
 
@@ -448,16 +448,16 @@ def test_ggcn_has_the_same_numbers_from_sparse_features(monkeypatch):
     x, edge_index = mostly_zeros(), torch.randint(0, 40, (2, 120), generator=torch.Generator().manual_seed(1))
     torch.manual_seed(0)
     net = GraphNet(lambda d: GGCN(d, 5, 2), 300, 3, "node", hidden=None).double()
-    found, entered = [], []
+    results, entered = [], []
     net.stack.register_forward_pre_hook(lambda _, args: entered.append(type(args[0])))
     for width in (10_000, 256):  # dense, then sparse
         monkeypatch.setattr("physml.graph.rows.SPARSE_WIDTH", width)
         net.zero_grad()
         out = net(x, edge_index)
         out.square().sum().backward()
-        found.append([out.detach(), *(p.grad.clone() for p in net.parameters())])
+        results.append([out.detach(), *(p.grad.clone() for p in net.parameters())])
     assert entered == [Tensor, Rows]
-    torch.testing.assert_close(found[0], found[1])
+    torch.testing.assert_close(results[0], results[1])
 
 
 @pytest.mark.parametrize("residual", [False, True])
@@ -466,7 +466,7 @@ def test_a_stack_without_encoder_has_the_same_numbers_from_sparse_features(
     kind: str, residual: bool, monkeypatch
 ):
     x, edge_index = mostly_zeros(), torch.randint(0, 40, (2, 120), generator=torch.Generator().manual_seed(1))
-    found = []
+    results = []
     for width in (10_000, 256):  # dense, then sparse
         monkeypatch.setattr("physml.graph.rows.SPARSE_WIDTH", width)
         torch.manual_seed(0)
@@ -477,10 +477,10 @@ def test_a_stack_without_encoder_has_the_same_numbers_from_sparse_features(
         out = net(x, edge_index)
         hook.remove()
         out.square().sum().backward()
-        found.append([out.detach(), *(p.grad for p in net.parameters())])
+        results.append([out.detach(), *(p.grad for p in net.parameters())])
         rows = width == 256 and not residual  # what is added to a layer's outputs must be dense
         assert entered == [Rows if rows else Tensor]
-    torch.testing.assert_close(*found)
+    torch.testing.assert_close(*results)
 
 
 @pytest.mark.parametrize("name", ["mlp", "gcn", "gat", "sage"])

@@ -31,7 +31,7 @@ N = 6
 
 def layers(d_in: int = 4, d_out: int = 4) -> dict[str, nn.Module]:
     torch.manual_seed(0)
-    made: dict[str, nn.Module] = {
+    modules: dict[str, nn.Module] = {
         "gcn": GraphConvolution(d_in, d_out),
         "sage": MeanConvolution(d_in, d_out),
         "gat": GraphAttention(d_in, d_out, n_heads=2),
@@ -43,11 +43,11 @@ def layers(d_in: int = 4, d_out: int = 4) -> dict[str, nn.Module]:
         "tran-cosine": TransformerAttention(d_in, d_attention=6, n_heads=1, score="cosine"),
         "tran-kernel": TransformerAttention(d_in, d_attention=6, n_heads=2, score="exp_kernel"),
     }
-    for layer in made.values():
+    for layer in modules.values():
         layer.double()
         for p in layer.parameters():
             nn.init.normal_(p)
-    return made
+    return modules
 
 
 NAMES = list(layers())

@@ -233,8 +233,8 @@ def test_the_ode_is_that_of_gradient_gating(p: float) -> None:
     A, X = row_stochastic(links), perturbed(links, 0.9)
     gates = {"p": p, "gate_coupling": Dense(np.eye(7))} if p else {"rate_exponent": 0.0}
     layer = GradientGating(Dense(A), 1, activation="relu", **gates)
-    found = layer(torch.from_numpy(X)[:, None], edges(links))[:, 0]
-    np.testing.assert_allclose(found, X + gated_slope(A, links, p)(X), atol=1e-14)
+    stepped = layer(torch.from_numpy(X)[:, None], edges(links))[:, 0]
+    np.testing.assert_allclose(stepped, X + gated_slope(A, links, p)(X), atol=1e-14)
 
 
 def gated(

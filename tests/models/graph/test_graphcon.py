@@ -141,11 +141,11 @@ def energies(edge_index: Tensor, dt: float, factor: float) -> tuple[Tensor, Tens
     assert torch.equal(A, A.T) and (A.sum(1) == 1).all()
     layer = GraphCON(Fixed(A), round(5 / dt), dt=dt, gamma=1.0, alpha=0.0, activation="identity")
     x, y = numbers(n, 3), numbers(n, 3, seed=2)
-    found = []
+    totals = []
     for X, Y in [(x, y), *layer.steps(x, edge_index, y=y)]:
         pairs = (X[:, None] - X[None]).square().sum(-1)
-        found.append(Y.square().sum() + factor * (A * pairs).sum())
-    energy = torch.stack(found)
+        totals.append(Y.square().sum() + factor * (A * pairs).sum())
+    energy = torch.stack(totals)
     return energy[0], (energy - energy[0]).abs().max()
 
 
@@ -296,7 +296,7 @@ def official(d_in: int, d_out: int, hidden: int, coupling: nn.Module, residual: 
 
 
 @pytest.mark.parametrize(
-    ("wanted", "count"),
+    ("n_parameters", "count"),
     [
         (569_093, lambda: official(1703, 5, 256, GraphConvolution(256, 256), "official-v1")),
         (117_701, lambda: official(1703, 5, 64, GCNConv(64, 64), "official-v2")),
@@ -306,8 +306,8 @@ def official(d_in: int, d_out: int, hidden: int, coupling: nn.Module, residual: 
         (531_978, lambda: official(3, 10, 256, GATConv(256, 256, heads=4), "plus", "sum")),
     ],
 )
-def test_as_many_parameters_as_the_official_code(wanted, count):
-    assert count() == wanted
+def test_as_many_parameters_as_the_official_code(n_parameters, count):
+    assert count() == n_parameters
 
 
 # The citation model ---------------------------------------------------------------------------------------

@@ -73,11 +73,11 @@ def divisions(x: Tensor, _: Tensor) -> list[Spread]:
     sender, receiver = torch.tensor([*pairs, *((a, a) for a in range(N))]).T
     number = torch.tensor([(a + 2 * b) % 8 for a, b in pairs] + N * [8])
     degree = torch.bincount(receiver, minlength=N).to(x.dtype)
-    found = []
+    spreads = []
     for r in range(9):
         a, b = sender[number == r], receiver[number == r]
-        found.append(Spread(Edges(a, b, N), (degree[a] * degree[b]).rsqrt()))
-    return found
+        spreads.append(Spread(Edges(a, b, N), (degree[a] * degree[b]).rsqrt()))
+    return spreads
 
 
 class Scores(GloGNN):

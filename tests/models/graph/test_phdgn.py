@@ -42,8 +42,8 @@ def test_steps_against_a_loop_over_nodes(settings: dict[str, Any]) -> None:
     def slope(z: np.ndarray, half: str) -> np.ndarray:
         W, V, b = (w[f"{name}_{half}"] for name in "WVb")
         inner = [np.tanh(W @ z[i] + V @ sum(S[half][i, j] * z[j] for j in range(N)) + b) for i in range(N)]
-        back = [sum(S[half][j, i] * inner[j] for j in range(N)) for i in range(N)]
-        return np.stack([W.T @ inner[i] + V.T @ back[i] for i in range(N)])
+        transposed = [sum(S[half][j, i] * inner[j] for j in range(N)) for i in range(N)]
+        return np.stack([W.T @ inner[i] + V.T @ transposed[i] for i in range(N)])
 
     p = q = x.numpy()
     for n in range(3):
@@ -57,16 +57,16 @@ def test_steps_against_a_loop_over_nodes(settings: dict[str, Any]) -> None:
             timed = np.concatenate([q, np.full((N, 1), n * e)], 1)
             push = push + settings["beta"] * np.tanh(A @ timed @ w["U"].T)
         p = p + e * push
-    wanted = {"p": p, "q": q, "pq": np.concatenate([p, q], 1)}[settings.get("state", "pq")]
-    assert net.d_out == wanted.shape[1]
-    np.testing.assert_allclose(net(x, ODD).detach().numpy(), wanted, rtol=1e-11, atol=1e-12)
+    final = {"p": p, "q": q, "pq": np.concatenate([p, q], 1)}[settings.get("state", "pq")]
+    assert net.d_out == final.shape[1]
+    np.testing.assert_allclose(net(x, ODD).detach().numpy(), final, rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.parametrize("aggregate", ["sum", "gcn"])
 def test_the_gradient_is_that_of_the_energy_on_a_directed_graph_too(aggregate: str) -> None:
     net, x = made(1, aggregate_q=aggregate), numbers(N, H).requires_grad_()
-    (wanted,) = torch.autograd.grad(net.energy_q(x, ODD), x)
-    torch.testing.assert_close(net.energy_q.gradient(x, ODD), wanted)
+    (gradient,) = torch.autograd.grad(net.energy_q(x, ODD), x)
+    torch.testing.assert_close(net.energy_q.gradient(x, ODD), gradient)
     far = net.energy_q(1e3 * x.detach(), ODD)
     assert far.isfinite() and far > 0
 
@@ -128,8 +128,8 @@ def test_a_far_node_is_felt_after_as_many_steps_as_there_are_edges_and_still_aft
 
 def test_it_works_under_transforms() -> None:
     net, x = made(2), numbers(N, H)
-    one = torch.func.jacrev(lambda x: net(x, ODD))(x)
-    torch.testing.assert_close(one, torch.autograd.functional.jacobian(lambda x: net(x, ODD), x))
+    jacobian = torch.func.jacrev(lambda x: net(x, ODD))(x)
+    torch.testing.assert_close(jacobian, torch.autograd.functional.jacobian(lambda x: net(x, ODD), x))
 
 
 def test_parameters_are_two_energies_and_what_damps_and_drives() -> None:

@@ -145,7 +145,7 @@ def test_lstm_state_dropout_masks_h_where_it_enters_w(monkeypatch):
     def step(x: Tensor, h: Tensor, c: Tensor):
         return lstm(layer.symbols(), x[:2], h * x[2:], c)
 
-    wanted = loop(step, torch.cat([u, mask[:, None].expand(-1, 7, -1)], 2), state)
-    same([outputs, *last], wanted, [*state, *layer.parameters()])
+    reference = loop(step, torch.cat([u, mask[:, None].expand(-1, 7, -1)], 2), state)
+    same([outputs, *last], reference, [*state, *layer.parameters()])
     torch.manual_seed(0)
     assert torch.equal(layer.eval()(u)[0], LSTM(2, 5).double()(u)[0])

@@ -43,9 +43,13 @@ def equations(layer: BiLSTM, u: Tensor) -> list[Tensor]:
     x = u if layer.conv is None else torch.stack([convolved(layer, row) for row in u])
     rest = torch.zeros(len(u), H, dtype=torch.float64)
     forwards, backwards = (functools.partial(lstm, s) for s in layer.symbols())
-    there, *ends = loop(forwards, x, (rest, rest))
-    back, *others = loop(backwards, x.flip(1), (rest, rest))
-    return [torch.cat([there, back if layer.order == "read" else back.flip(1)], 2), *ends, *others]
+    forward_path, *ends = loop(forwards, x, (rest, rest))
+    backward_path, *others = loop(backwards, x.flip(1), (rest, rest))
+    return [
+        torch.cat([forward_path, backward_path if layer.order == "read" else backward_path.flip(1)], 2),
+        *ends,
+        *others,
+    ]
 
 
 @pytest.mark.parametrize("backend", ["native", "reference"])

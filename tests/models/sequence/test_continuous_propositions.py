@@ -80,9 +80,9 @@ def test_2_2_1_states_of_the_ode(seed: int, m: int, scale: float, gamma: float, 
 
 def undamped() -> Coupled:
     """One oscillator that pushes itself in the direction in which it goes, without damping."""
-    one = Coupled(1, 0.0, 1.0, 0.0, 0)
-    one.Wcal[:], one.V[:] = 50.0, 1.0
-    return one
+    oscillator = Coupled(1, 0.0, 1.0, 0.0, 0)
+    oscillator.Wcal[:], oscillator.V[:] = 50.0, 1.0
+    return oscillator
 
 
 def test_2_2_1_is_broken_without_damping() -> None:
@@ -150,9 +150,9 @@ def held_at_zero() -> Coupled:
     Its own feedback is in b, so that W y + V u + b = 0 for u = 0 from t = 1 on: y decays, its gradient grows
     like exp(0.58 t).
     """
-    one = Coupled(1, 0.0, 0.5, 2.0, 0)
-    one.W[:], one.V[:] = 2.0, 1.0
-    return one
+    oscillator = Coupled(1, 0.0, 0.5, 2.0, 0)
+    oscillator.W[:], oscillator.V[:] = 2.0, 1.0
+    return oscillator
 
 
 def test_2_2_3_as_printed_is_broken() -> None:
@@ -196,18 +196,18 @@ def energy_change(dt: float, t_end: float, u: Callable[[Tensor], Tensor]) -> Ten
     t = dt * torch.arange(1, round(t_end / dt) + 1, dtype=torch.double)
     push = u(t)[:, None] * torch.tensor([1.0, -0.5, 2.0])
     with torch.no_grad(), running("reference"):
-        one = layer.layers[0]
-        one.w.copy_(torch.tensor([0.8, -0.6, 2.0]))
-        one.V.copy_(torch.tensor([[1.0], [-0.5], [2.0]]))
-        one.b.zero_()
-        one.c.fill_(50.0)
-        state, found = None, []
+        first = layer.layers[0]
+        first.w.copy_(torch.tensor([0.8, -0.6, 2.0]))
+        first.V.copy_(torch.tensor([[1.0], [-0.5], [2.0]]))
+        first.b.zero_()
+        first.c.fill_(50.0)
+        state, path = None, []
         for n in range(len(t)):
             _, state = layer(u(t)[None, n : n + 1, None], state)
-            found.append(torch.cat([part[0] for part in state[0]]))
-    y, z = torch.stack(found).split(3, 1)
-    start = hamiltonian(torch.zeros(3), torch.zeros(3), one.w.detach(), push[:1], 1.0)
-    return (hamiltonian(y, z, one.w.detach(), push, 1.0) - start).abs()
+            path.append(torch.cat([part[0] for part in state[0]]))
+    y, z = torch.stack(path).split(3, 1)
+    start = hamiltonian(torch.zeros(3), torch.zeros(3), first.w.detach(), push[:1], 1.0)
+    return (hamiltonian(y, z, first.w.detach(), push, 1.0) - start).abs()
 
 
 def test_3_4_is_kept_by_unicornn_for_a_constant_input() -> None:
@@ -230,9 +230,9 @@ def test_3_9_is_the_hamiltonian_of_the_gradients_3_8() -> None:
     def right(y: Tensor, w: Tensor) -> Tensor:
         return -(torch.tanh(w * y + push) + alpha * y)
 
-    _, wanted = torch.autograd.functional.jvp(right, (y, w), (y_theta.detach(), first))
+    _, derivative = torch.autograd.functional.jvp(right, (y, w), (y_theta.detach(), first))
     slope = 1 - torch.tanh(w * y + push) ** 2
     C = first * y
     H = alpha / 2 * y_theta.square().sum() + (slope * (w * y_theta.square() / 2 + C * y_theta)).sum()
     (by,) = torch.autograd.grad(H, y_theta)
-    torch.testing.assert_close(-by, wanted)
+    torch.testing.assert_close(-by, derivative)

@@ -25,7 +25,7 @@ def test_a_net_takes_steps_of_its_scheme(scheme: str) -> None:
     layer = made(lambda: ContinuousDepth(D, H, scheme=scheme, dt=0.6, n_steps=2))
     u = numbers(2, 5, D)
     y, state = layer(u)
-    parts = [(array(one.weight), array(one.bias)) for one in (layer.first, layer.second, layer.third)]
+    parts = [(array(lin.weight), array(lin.bias)) for lin in (layer.first, layer.second, layer.third)]
 
     def R(x: np.ndarray) -> np.ndarray:
         (A1, a1), (A2, a2), (A3, a3) = parts
@@ -48,8 +48,8 @@ def test_a_net_takes_steps_of_its_scheme(scheme: str) -> None:
 
 
 def autoencoder(**changes) -> KoopmanAutoencoder:
-    given = {"width": 5, "steps": 3, "back_steps": 2, "eta": 0.1} | changes
-    return made(lambda: KoopmanAutoencoder(D, H, **given))
+    settings = {"width": 5, "steps": 3, "back_steps": 2, "eta": 0.1} | changes
+    return made(lambda: KoopmanAutoencoder(D, H, **settings))
 
 
 def test_predictions_of_an_autoencoder_in_their_order() -> None:
@@ -63,10 +63,10 @@ def test_predictions_of_an_autoencoder_in_their_order() -> None:
         return x
 
     q = mlp(layer.encoder, array(u[1, 0]), last=False)
-    omega, back = array(layer.Omega), array(layer.Back)
-    for k, found in zip(range(-2, 4), y, strict=True):
-        moved = np.linalg.matrix_power(omega if k > 0 else back, abs(k)) @ q
-        assert np.allclose(found, mlp(layer.decoder, moved, last=True), rtol=1e-12)
+    omega, backward = array(layer.Omega), array(layer.Back)
+    for k, predicted in zip(range(-2, 4), y, strict=True):
+        moved = np.linalg.matrix_power(omega if k > 0 else backward, abs(k)) @ q
+        assert np.allclose(predicted, mlp(layer.decoder, moved, last=True), rtol=1e-12)
     ahead = layer.predict(u[:, 0], 3)
     assert np.allclose(array(ahead[1]), y[3:])
     assert torch.autograd.gradcheck(lambda *_: layer(u[:1])[0], list(layer.parameters()), fast_mode=True)

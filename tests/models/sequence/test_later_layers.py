@@ -255,13 +255,13 @@ def test_what_is_written_travels_around_each_ring():
 def test_wide_rings_convolve_to_the_same_states_and_gradients(monkeypatch: pytest.MonkeyPatch):
     layer = made(lambda: WaveRNN(D, 24, channels=2, kernel=5, activation="tanh"))
     u, h = numbers(3, 7, D).requires_grad_(), numbers(3, 24).requires_grad_()
-    found = []
+    results = []
     for wide in (1000, 1):
         monkeypatch.setattr("physml.models.sequence.wave.WIDE", wide)
         path, (last,) = layer(u, (h,))
         loss = (path * numbers(3, 7, 24, seed=1)).sum() + last.square().sum()
-        found.append([path, last, *torch.autograd.grad(loss, [u, h, *layer.parameters()])])
-    torch.testing.assert_close(found[1], found[0], rtol=1e-11, atol=1e-12)
+        results.append([path, last, *torch.autograd.grad(loss, [u, h, *layer.parameters()])])
+    torch.testing.assert_close(results[1], results[0], rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,8 @@ def test_its_time_scales_are_the_steps_of_the_equation(variant: str) -> None:
         return sizes, equation(layer, x, y, z)[1]
 
     state = (numbers(3, 5, seed=2), numbers(3, 5, seed=3))
-    wanted = loop(step, u, state)[0]
-    torch.testing.assert_close(torch.cat(layer.time_scales(u, state), 2), wanted, rtol=0, atol=1e-13)
+    scales = loop(step, u, state)[0]
+    torch.testing.assert_close(torch.cat(layer.time_scales(u, state), 2), scales, rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize(("limit", "value"), [("STEPS", 1), ("STEPS", 5), ("STEPS", 22), ("BLOCK", 100)])
@@ -157,8 +157,8 @@ def test_state_dropout_masks_y_where_it_enters_w_and_nowhere_else(
     )
     path, last = layer(u, state)
     masked = torch.cat([u, mask[:, None].expand(-1, 11, -1)], 2)
-    wanted = loop(functools.partial(equation, layer), masked, state)
-    same([path, *last], wanted, [*state, *layer.parameters()])
+    expected = loop(functools.partial(equation, layer), masked, state)
+    same([path, *last], expected, [*state, *layer.parameters()])
 
 
 def test_state_dropout_draws_one_mask_per_sequence_and_call_and_none_in_evaluation() -> None:

@@ -43,10 +43,10 @@ def exact(name: str, layer: nn.Module, u: np.ndarray) -> np.ndarray:
     """The outputs for one sequence u (T, D), each flow solved by scipy."""
     s = {key: value.detach().numpy() for key, value in layer.symbols().items()}
     x, out = np.zeros(H if name == "node" else 2 * H), []
-    for one in u:
-        x[:H] = np.tanh(s["W"] @ x[:H] + s["V"] @ one + s["b"])
-        found = solve_ivp(lambda _, x: right_side(name, s, x), (0, SPAN), x, "DOP853", rtol=1e-11, atol=1e-12)
-        x = found.y[:, -1].copy()
+    for row in u:
+        x[:H] = np.tanh(s["W"] @ x[:H] + s["V"] @ row + s["b"])
+        flow = solve_ivp(lambda _, x: right_side(name, s, x), (0, SPAN), x, "DOP853", rtol=1e-11, atol=1e-12)
+        x = flow.y[:, -1].copy()
         out.append(x[:H].copy())
     return np.stack(out)
 
@@ -65,15 +65,15 @@ def test_a_layer_follows_its_equations(name: str, how: dict) -> None:
 @pytest.mark.parametrize("name", LAYERS)
 def test_the_adjoint_has_the_gradients_of_the_steps_and_evaluates_backwards(name: str) -> None:
     pytest.importorskip("torchdiffeq", reason="needs the extra ode")
-    found = []
+    gradients = []
     for adjoint in (False, True):
         layer = made(lambda adjoint=adjoint: LAYERS[name](**FINE, adjoint=adjoint))
         loss = layer(numbers(2, 2, D))[0][:, -1].square().sum()
         forward = layer.field.evaluations
-        found.append(torch.autograd.grad(loss, list(layer.parameters())))
+        gradients.append(torch.autograd.grad(loss, list(layer.parameters())))
         assert forward > 20
         assert (layer.field.evaluations > forward) == adjoint
-    for a, b in zip(*found, strict=True):
+    for a, b in zip(*gradients, strict=True):
         assert torch.allclose(a, b, rtol=1e-5, atol=1e-7)
 
 

@@ -64,8 +64,8 @@ def test_training_equals_the_loop_with_the_same_noise(mult: float, add: float):
     m = 1 - mult * torch.rand_like(like) if mult else torch.ones_like(like)
     a = add * torch.randn_like(like) if add else torch.zeros_like(like)
     noisy = torch.cat([u, *(x.transpose(0, 1) for x in (m, a))], 2)
-    wanted = loop(functools.partial(equation, layer), noisy, (h,))
-    same([path, *last], wanted, [u, h, *layer.parameters()])
+    expected = loop(functools.partial(equation, layer), noisy, (h,))
+    same([path, *last], expected, [u, h, *layer.parameters()])
 
 
 def test_the_parameter_count_of_the_published_network():

@@ -43,8 +43,8 @@ def logarithm(path: Tensor, word: tuple[int, ...]) -> Tensor:
 def test_it_is_the_logarithm_of_iterated_integrals(depth: int, channels: int):
     paths = numbers(2, 5, channels)
     words = lyndon_words(channels, depth)
-    wanted = torch.stack([torch.stack([logarithm(path, word) for word in words]) for path in paths])
-    torch.testing.assert_close(log_signature(paths, depth), wanted)
+    logarithms = torch.stack([torch.stack([logarithm(path, word) for word in words]) for path in paths])
+    torch.testing.assert_close(log_signature(paths, depth), logarithms)
 
 
 def test_iterated_integrals_of_a_known_path():
@@ -122,11 +122,11 @@ def test_equals_a_loop_from_the_equations(name: str):
     layer, u = layer_of(name), numbers(2, 7, D).requires_grad_()
     wrt = [u, *layer.parameters()]
     path, (last,) = layer(u)
-    wanted = torch.stack([loop(layer, row) for row in u])
-    torch.testing.assert_close(path, wanted)
+    expected = torch.stack([loop(layer, row) for row in u])
+    torch.testing.assert_close(path, expected)
     assert torch.equal(last, path[:, -1])
-    found, right = (torch.autograd.grad((x * numbers(*x.shape)).sum(), wrt) for x in (path, wanted))
-    for got, want in zip(found, right, strict=True):
+    gradients, right = (torch.autograd.grad((x * numbers(*x.shape)).sum(), wrt) for x in (path, expected))
+    for got, want in zip(gradients, right, strict=True):
         assert got.abs().sum() > 0
         torch.testing.assert_close(got, want)
 

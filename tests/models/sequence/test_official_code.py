@@ -114,15 +114,15 @@ def test_weights_start_by_the_law_of_the_authors_code(name: str) -> None:
 
 
 def test_the_numbers_say_where_they_are_from() -> None:
-    for name, one in GOLDEN.items():
+    for name, record in GOLDEN.items():
         assert (
             {"source", "version", "date", "numbers"}
-            <= set(one)
+            <= set(record)
             <= {"source", "version", "date", "numbers", "law", "deviation"}
         ), name
-        assert of_gradients(one) <= set(one["numbers"]), name
-        laws = {what for what in one.get("deviation", {}) if not what.startswith(GRADIENT)}
-        assert laws <= set(one.get("law", {})), name
+        assert of_gradients(record) <= set(record["numbers"]), name
+        laws = {what for what in record.get("deviation", {}) if not what.startswith(GRADIENT)}
+        assert laws <= set(record.get("law", {})), name
 
 
 # Weights that a softmax over what is shifted alike takes out again.
@@ -135,17 +135,17 @@ UNFELT = {
 
 def test_the_numbers_depend_on_every_weight() -> None:
     """Not so where a ReLU is nowhere on: then they would be equal whatever stands in it."""
-    for name, one in GOLDEN.items():
-        still = {what for what, values in one["numbers"].items() if np.abs(values).max() < 1e-9}
+    for name, record in GOLDEN.items():
+        still = {what for what, values in record["numbers"].items() if np.abs(values).max() < 1e-9}
         assert still == UNFELT.get(name, set()), name
 
 
 def test_the_page_lists_what_is_compared() -> None:
     page = (Path(__file__).parents[3] / "docs" / "official-code.md").read_text(encoding="utf-8")
-    for name, one in GOLDEN.items():
-        place, _, what = one["source"].partition(", ")
-        deviation = one.get("deviation", {})
+    for name, record in GOLDEN.items():
+        place, _, what = record["source"].partition(", ")
+        deviation = record.get("deviation", {})
         others = {"gradients" if of.startswith(GRADIENT) else f"start of {of}" for of in deviation}
         link = f"[{place.removeprefix('github.com/')}](https://{place})" if "/" in place else place
-        line = f"| `{name}` | {link} | {one['version'][:10]} | {what} | {', '.join(sorted(others))} |"
+        line = f"| `{name}` | {link} | {record['version'][:10]} | {what} | {', '.join(sorted(others))} |"
         assert line in page.splitlines(), f"docs/official-code.md lacks\n{line}"

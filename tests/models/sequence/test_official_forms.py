@@ -32,9 +32,9 @@ def test_the_mean_over_time_is_read() -> None:
 @pytest.mark.parametrize("lengths", [True, False])
 def test_the_mean_of_a_padded_sequence_is_over_its_true_steps(lengths: bool) -> None:
     net, u, n = pooled(lengths=lengths), numbers(3, 6, 2), torch.tensor([6, 1, 4])
-    found = net(u, n)[0]
+    outputs = net(u, n)[0]
     for i, k in enumerate(n.tolist() if lengths else [6] * 3):
-        torch.testing.assert_close(found[i : i + 1], net(u[i : i + 1, :k])[0])
+        torch.testing.assert_close(outputs[i : i + 1], net(u[i : i + 1, :k])[0])
 
 
 def test_a_mean_needs_whole_sequences_and_one_answer() -> None:
@@ -111,9 +111,9 @@ def ncde(solver: str | None) -> NeuralRDE:
 
 def test_ncde_as_torchcde() -> None:
     u = numbers(3, 9, 2)
-    wanted = cde_of_torchcde(ncde("torchcde"), u)
-    torch.testing.assert_close(ncde("torchcde")(u)[0][:, -1], wanted, rtol=0, atol=1e-12)
-    assert (ncde(None)(u)[0][:, -1] - wanted).abs().max() > 1e-2, "the default is another discretisation"
+    reference = cde_of_torchcde(ncde("torchcde"), u)
+    torch.testing.assert_close(ncde("torchcde")(u)[0][:, -1], reference, rtol=0, atol=1e-12)
+    assert (ncde(None)(u)[0][:, -1] - reference).abs().max() > 1e-2, "the default is another discretisation"
 
 
 def test_torchcde_has_no_windows() -> None:

@@ -30,11 +30,11 @@ def padded(value: float = 0.0, n_steps: int = LONGEST) -> Tensor:
 
 def unaffected(net: nn.Module) -> None:
     with torch.no_grad():
-        found = net(padded(), lengths=LENGTHS)[0]
+        batched = net(padded(), lengths=LENGTHS)[0]
         alone = torch.cat([net(padded()[i : i + 1, :n])[0] for i, n in enumerate(LENGTHS.tolist())])
-        torch.testing.assert_close(found, alone, **ROUNDING)
-        torch.testing.assert_close(net(padded(7.0), lengths=LENGTHS)[0], found, **ROUNDING)
-        torch.testing.assert_close(net(padded(n_steps=19), lengths=LENGTHS)[0], found, **ROUNDING)
+        torch.testing.assert_close(batched, alone, **ROUNDING)
+        torch.testing.assert_close(net(padded(7.0), lengths=LENGTHS)[0], batched, **ROUNDING)
+        torch.testing.assert_close(net(padded(n_steps=19), lengths=LENGTHS)[0], batched, **ROUNDING)
 
 
 @each("name", names)
@@ -91,9 +91,9 @@ def test_options_and_stacks_of_layers_that_look_ahead(name: str, backend: str) -
 def test_outputs_at_every_step_are_those_of_the_sequence_alone() -> None:
     for order in ("read", "time"):
         layer = BiLSTM(D, 4, order=order)
-        found = layer(padded(7.0), lengths=LENGTHS)[0]
+        outputs = layer(padded(7.0), lengths=LENGTHS)[0]
         for i, n in enumerate(LENGTHS.tolist()):
-            torch.testing.assert_close(found[i, :n], layer(padded()[i : i + 1, :n])[0][0], **ROUNDING)
+            torch.testing.assert_close(outputs[i, :n], layer(padded()[i : i + 1, :n])[0][0], **ROUNDING)
 
 
 def test_equal_lengths_change_no_bit() -> None:

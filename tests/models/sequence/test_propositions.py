@@ -45,9 +45,9 @@ def energies(layer: CoRNN, u: Tensor, gamma: float = 1.0) -> Tensor:
     return torch.stack([y.square().sum(1) + z.square().sum(1) / gamma for y, z in states(layer, u)])
 
 
-def gaps(layer: CoRNN, one: Tensor, other: Tensor) -> Tensor:
+def gaps(layer: CoRNN, first: Tensor, second: Tensor) -> Tensor:
     """The squared distance of the states (y, z) for two inputs after each step, (T, B)."""
-    pairs = zip(states(layer, one), states(layer, other), strict=True)
+    pairs = zip(states(layer, first), states(layer, second), strict=True)
     return torch.stack([sum((a - b).square().sum(1) for a, b in zip(x, y, strict=True)) for x, y in pairs])
 
 
@@ -149,19 +149,19 @@ def test_5_2_1_is_broken_by_a_larger_step() -> None:
 
 def lstm_of(layer: LEM) -> nn.LSTM:
     """An LSTM with i = the step of z, f = 1 - i, o = 1 and the force of z; its gates are i, f, g, o."""
-    m, made = layer.d_out, nn.LSTM(layer.V.shape[1], layer.d_out, batch_first=True).double()
+    m, lstm = layer.d_out, nn.LSTM(layer.V.shape[1], layer.d_out, batch_first=True).double()
     open_gate = torch.full((m,), 50.0, dtype=torch.double)
     force, step = slice(0, m), slice(m, 2 * m)
     with torch.no_grad():
         for to, of in (
-            (made.weight_hh_l0, layer.W),
-            (made.weight_ih_l0, layer.V),
-            (made.bias_ih_l0, layer.b),
+            (lstm.weight_hh_l0, layer.W),
+            (lstm.weight_ih_l0, layer.V),
+            (lstm.bias_ih_l0, layer.b),
         ):
             last = open_gate if of is layer.b else torch.zeros_like(of[force])
             to.copy_(torch.cat([of[step], -of[step], of[force], last]))
-        made.bias_hh_l0.zero_()
-    return made
+        lstm.bias_hh_l0.zero_()
+    return lstm
 
 
 @drawn
@@ -175,12 +175,12 @@ def test_5_6_lem_is_an_lstm_with_coupled_gates(seed: int, m: int) -> None:
         layer.W[2 * m :] = layer.V[2 * m : 3 * m] = 0
         layer.b[2 * m : 3 * m] = 50.0  # the step of y is 1
         u = signal(30, 2, seed)
-        wanted, (_, c) = lstm_of(layer)(u)
-        found, (_, z) = layer(u)
-        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+        hidden, (_, c) = lstm_of(layer)(u)
+        path, (_, z) = layer(u)
+        torch.testing.assert_close(path, hidden, rtol=0, atol=1e-12)
         torch.testing.assert_close(z, c[0], rtol=0, atol=1e-12)
         layer.b[2 * m : 3 * m] = 0.0  # a step of 1/2: y remembers, as no hidden state of an LSTM does
-        assert (layer(u)[0] - wanted).abs().max() > 1e-3
+        assert (layer(u)[0] - hidden).abs().max() > 1e-3
 
 
 @drawn
@@ -189,11 +189,11 @@ def test_3_7_the_inverse_undoes_every_step(seed: int, m: int, scale: float, dt: 
     layer = randomised(UnICORNN(2, m, n_layers=3, dt=dt / (1 + alpha), alpha=alpha), scale, seed)
     u = signal(25, 2, seed)
     path = states(layer, u)
-    found = layer.invert(u, path[-1])
+    recovered = layer.invert(u, path[-1])
     for k in range(3):
         for part in (0, 1):
             forth = torch.stack([torch.zeros_like(path[0][k][part]), *(s[k][part] for s in path)], 1)
-            torch.testing.assert_close(found[k][part].detach(), forth, rtol=1e-7, atol=1e-7)
+            torch.testing.assert_close(recovered[k][part].detach(), forth, rtol=1e-7, atol=1e-7)
 
 
 def jacobian(layer: nn.Module, u: Tensor, state: Tensor, pack: Any) -> Tensor:
@@ -239,15 +239,15 @@ def test_cornn_shrinks_phase_space_volume(
     y, z = state[:m], state[m:]
     s = {name: value.detach() for name, value in layer.symbols().items()}
     slope = 1 - torch.tanh(s["W"] @ y + s["Wcal"] @ z + s["V"] @ u[0, 0] + s["b"]) ** 2
-    push, one = dt * slope[:, None] * s["Wcal"], torch.eye(m, dtype=torch.double)
+    push, eye = dt * slope[:, None] * s["Wcal"], torch.eye(m, dtype=torch.double)
 
     def volume() -> Tensor:
         return torch.linalg.det(jacobian(layer, u, state, lambda x: (x[:m][None], x[m:][None])))
 
     if damping == "explicit":
-        expected, undriven = torch.linalg.det((1 - dt * epsilon) * one + push), (1 - dt * epsilon) ** m
+        expected, undriven = torch.linalg.det((1 - dt * epsilon) * eye + push), (1 - dt * epsilon) ** m
     else:
-        expected, undriven = torch.linalg.det(one + push) / (1 + dt * epsilon) ** m, (1 + dt * epsilon) ** -m
+        expected, undriven = torch.linalg.det(eye + push) / (1 + dt * epsilon) ** m, (1 + dt * epsilon) ** -m
     torch.testing.assert_close(volume(), expected, rtol=1e-7, atol=1e-10)
     with torch.no_grad():
         layer.Wcal.zero_()

@@ -301,8 +301,8 @@ def test_the_first_state_is_trained_and_keeps_gradients_finite(make: type):
     u = torch.zeros(2, 60, 1)
     u[:, -5:] = 1.0
     path, _ = layer(u)
-    wanted, _ = layer(u, tuple(part.expand(2, -1) for part in layer.h0))
-    torch.testing.assert_close(path, wanted)
+    from_h0, _ = layer(u, tuple(part.expand(2, -1) for part in layer.h0))
+    torch.testing.assert_close(path, from_h0)
     for state, finite in ((None, True), (tuple(torch.zeros(2, 2, 6)), False)):
         layer.zero_grad()
         layer(u, state)[0][:, -1].sum().backward()

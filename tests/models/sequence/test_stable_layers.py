@@ -85,12 +85,12 @@ def test_a_constant_input_draws_all_states_to_one_equilibrium():
     layer = made(lambda: SequentialNAISNet(D, H, epsilon=0.05))
     u, start = numbers(D, seed=4), 4 * numbers(2, H, seed=5)
     path, _ = layer(u.expand(2, 1500, D), (start,))
-    found, rest = far_apart(layer.matrix().detach(), layer, 1500)
-    torch.testing.assert_close(path[:, -1], found)
-    torch.testing.assert_close(found, rest.expand_as(found))
+    ends, rest = far_apart(layer.matrix().detach(), layer, 1500)
+    torch.testing.assert_close(path[:, -1], ends)
+    torch.testing.assert_close(ends, rest.expand_as(ends))
     layer.R.data.mul_(3.0)
-    found, rest = far_apart((-layer.R.T @ layer.R - 0.05 * torch.eye(H)).detach(), layer, 1500)
-    assert (found[0] - rest).abs().max() > 0.1  # unscaled, it circles around
+    ends, rest = far_apart((-layer.R.T @ layer.R - 0.05 * torch.eye(H)).detach(), layer, 1500)
+    assert (ends[0] - rest).abs().max() > 0.1  # unscaled, it circles around
 
 
 # ------------------------------------------------------------------------------------------------ Kronecker

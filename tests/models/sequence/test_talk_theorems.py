@@ -157,8 +157,8 @@ def second_order(expected: Callable[[float], float]) -> float:
 
 @pytest.mark.parametrize("delta", [0.3, 0.1])
 def test_theorem_2_with_the_step_of_its_own_noise(delta: float) -> None:
-    found = second_order(lambda epsilon: expected_loss(epsilon, delta))
-    assert found == pytest.approx(sum(terms(delta)), rel=1e-5)
+    coefficient = second_order(lambda epsilon: expected_loss(epsilon, delta))
+    assert coefficient == pytest.approx(sum(terms(delta)), rel=1e-5)
 
 
 def layer_of_theorem_2(name: str, epsilon: float) -> nn.Module:
@@ -207,8 +207,8 @@ def test_theorem_2_as_printed_is_broken() -> None:
     Q, _ = terms(D)
     printed, R = terms(D, as_printed=True)
     assert abs(printed / Q - 1) > 0.2
-    found = second_order(expected_loss)
-    assert abs(found - printed - R) > 1000 * abs(found - Q - R)
+    coefficient = second_order(expected_loss)
+    assert abs(coefficient - printed - R) > 1000 * abs(coefficient - Q - R)
 
 
 def test_20_orders_in_delta_for_a_fixed_number_of_steps() -> None:

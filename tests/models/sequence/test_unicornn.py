@@ -58,10 +58,10 @@ def test_the_inverse_finds_all_states(skip: int | None) -> None:
     paths = [start]
     for n in range(50):
         paths.append(layer(u[:, n : n + 1], paths[-1])[1])
-    found = layer.invert(u, paths[-1])
+    recovered = layer.invert(u, paths[-1])
     for k, part in itertools.product(range(4), (0, 1)):
-        wanted = torch.stack([state[k][part] for state in paths], 1)
-        torch.testing.assert_close(found[k][part], wanted, rtol=0, atol=1e-10)
+        expected = torch.stack([state[k][part] for state in paths], 1)
+        torch.testing.assert_close(recovered[k][part], expected, rtol=0, atol=1e-10)
 
 
 def test_second_derivatives_of_the_plain_loop() -> None:
