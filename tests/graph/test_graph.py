@@ -40,11 +40,11 @@ def test_mean_average_distance_against_a_loop(form: str):
     for i, j in edge_index.T.tolist():
         distances[i].append(1 - X[i] @ X[j] / np.linalg.norm(X[i]) / np.linalg.norm(X[j]))
     if form == "sum":
-        wanted = sum(map(sum, distances.values())) / 6
+        expected = sum(map(sum, distances.values())) / 6
     else:  # a loop has distance 0 and does not count
-        kept = {i: [d for d in found if d > 1e-12] for i, found in distances.items()}
-        wanted = np.mean([np.mean(found) for found in kept.values() if found])
-    assert mean_average_distance(x, edge_index, form=form).item() == pytest.approx(wanted, rel=1e-10)
+        kept = {i: [d for d in row if d > 1e-12] for i, row in distances.items()}
+        expected = np.mean([np.mean(row) for row in kept.values() if row])
+    assert mean_average_distance(x, edge_index, form=form).item() == pytest.approx(expected, rel=1e-10)
 
 
 def test_mean_average_distance_sees_directions_only():
@@ -100,11 +100,11 @@ def test_a_graph_that_cannot_be_is_refused(x, edge_index, edge_weight, message):
 
 
 def test_what_is_kept_per_graph_is_made_anew_when_the_tensor_changes_and_goes_with_it():
-    made: list[int] = []
+    calls: list[int] = []
 
     def make() -> int:
-        made.append(1)
-        return len(made)
+        calls.append(1)
+        return len(calls)
 
     edge_index = TRIANGLE.clone()
     assert [cached("test", edge_index, (), make) for _ in range(3)] == [1, 1, 1]

@@ -45,8 +45,8 @@ def double(*tensors):
     return [x.detach().double().requires_grad_() for x in tensors]
 
 
-def near(found, expected, tolerance=1e-5):
-    for x, y in zip(expected, found, strict=True):
+def near(values, expected, tolerance=1e-5):
+    for x, y in zip(expected, values, strict=True):
         assert distance(x, None if y is None else y.double()) < tolerance
 
 
@@ -54,10 +54,10 @@ def compare(name, B, T, D, H):
     """Results of kernels against float64 of the loop; returns the former."""
     cell, exact = pair(name, D, H)
     u, state = given(cell, B, T, D, torch.float32)
-    found = results(cell.step, u, state, [*cell.parameters, *state, u], "triton")
+    computed = results(cell.step, u, state, [*cell.parameters, *state, u], "triton")
     u, *state = double(u, *state)
-    near(found, results(exact.step, u, tuple(state), [*exact.parameters, *state, u], "reference"))
-    return found
+    near(computed, results(exact.step, u, tuple(state), [*exact.parameters, *state, u], "reference"))
+    return computed
 
 
 @pytest.mark.parametrize(
@@ -100,15 +100,15 @@ def test_layers_without_a_product_between_steps(name):
     torch.manual_seed(0)
     layer = LAYERS[name]()
     exact, u = deepcopy(layer).double(), torch.randn(2, 6, 2)
-    found = []
+    runs = []
     for model, x, backend in ((layer, u, "triton"), (exact, u.double(), "reference")):
         with backends.running(backend):
             output, state = model(x.requires_grad_())
             assert backends.ran() == (backend,)
         wrt = [x, *model.parameters()]
         total = output.square().sum() + sum(x.sum() for x in state)
-        found.append([output, *state, *torch.autograd.grad(total, wrt, materialize_grads=True)])
-    near(*found)
+        runs.append([output, *state, *torch.autograd.grad(total, wrt, materialize_grads=True)])
+    near(*runs)
 
 
 @pytest.mark.parametrize("name", ["lstm", "oscillator"])
@@ -173,8 +173,8 @@ def test_functions_of_one_number(monkeypatch):
         only = ("log", "sqrt", "power", "inverse")
         names = [name for name in FUNCTIONS if (name in only) == positive]
         x = torch.linspace(0.01 if positive else -20, 20, 256)[None].requires_grad_()
-        found = of_each_function(x, names, "triton")
-        for name, y in found.items():
+        outputs = of_each_function(x, names, "triton")
+        for name, y in outputs.items():
             exact = x.detach().double().requires_grad_()
             expected = FUNCTIONS[name](exact)
             (slope,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
@@ -197,21 +197,21 @@ def test_only_the_last_state_is_used_and_strides_are_any():
         ]
 
     u64, *state64 = double(u, *state)
-    found = gradients(cell, u.requires_grad_(), tuple(x.requires_grad_() for x in state), "triton")
-    near(found, gradients(exact, u64, tuple(state64), "reference"))
+    slopes = gradients(cell, u.requires_grad_(), tuple(x.requires_grad_() for x in state), "triton")
+    near(slopes, gradients(exact, u64, tuple(state64), "reference"))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_computed_in_full(dtype):
     cell = made("gru", 2, 5, dtype)
     u, state = given(cell, 2, 4, 2, dtype)
-    found = results(cell.step, u, state, [*cell.parameters, *state, u], "triton")
-    assert {x.dtype for x in found} == {dtype}
+    half = results(cell.step, u, state, [*cell.parameters, *state, u], "triton")
+    assert {x.dtype for x in half} == {dtype}
     exact = made("gru", 2, 5)
     for x, y in zip(exact.parameters, cell.parameters, strict=True):
         x.data.copy_(y)
     u, *state = double(u, *state)
-    near(found, results(exact.step, u, tuple(state), [*exact.parameters, *state, u], "reference"), 1e-2)
+    near(half, results(exact.step, u, tuple(state), [*exact.parameters, *state, u], "reference"), 1e-2)
 
 
 def test_backward_runs_twice_and_refuses_a_graph_of_itself():
@@ -255,6 +255,6 @@ def test_a_run_may_prefer_it_and_float64_is_refused():
 def test_the_source_of_kernels_is_the_text_that_was_generated():
     cell = made("tanh", 2, 3, torch.float32)
     u, state = given(cell, 2, 3, 2, torch.float32)
-    found, _ = gpu.compiled(cell.step, [u], state)
-    text = found.program.code.text
+    compiled, _ = gpu.compiled(cell.step, [u], state)
+    text = compiled.program.code.text
     assert text in ["".join(linecache.getlines(name)) for name in linecache.cache if "physml cell" in name]

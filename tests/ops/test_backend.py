@@ -268,8 +268,8 @@ def test_importing_the_layers_imports_no_late_backend():
 def test_the_choice_looks_for_modules_once_and_holds_no_lock(make, monkeypatch):
     op, searched = make(native=native()), []
     call(op)
-    found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: searched.append(name) or found(name))
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: searched.append(name) or find_spec(name))
     with backends._lock:  # another thread imports a module of another op
         call(op)
         call(op, "native")

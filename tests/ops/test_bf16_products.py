@@ -88,10 +88,10 @@ def test_products_are_those_of_rounded_numbers_summed_in_float32() -> None:
             (product_tn, draw(k, m), draw(k, n, seed=1), True),
         ):
             exact = 1 + rounded(a.T if left else a).double() @ rounded(b).double()
-            found = of(library, a, b).double()
-            assert (found - exact).abs().max() < 4e-6 * k**0.5 * max(1.0, k / 500)
+            output = of(library, a, b).double()
+            assert (output - exact).abs().max() < 4e-6 * k**0.5 * max(1.0, k / 500)
             plain = 1 + (a.T if left else a).double() @ b.double()
-            assert k < 5 or (found - plain).abs().max() > 1e-3
+            assert k < 5 or (output - plain).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("flags", [WITHOUT, *[pytest.param(f, marks=pytest.mark.grid) for f in NARROW]])
@@ -117,8 +117,8 @@ def test_ties_go_to_even_and_nan_stays(flags: str, monkeypatch: pytest.MonkeyPat
     assert torch.equal(each, (1 + numbers.bfloat16().float()) - 1)
     a = draw(4, 9)
     a[1, 8], a[2, 3] = torch.nan, torch.inf
-    found = product(library, a, torch.ones(9, 2))
-    assert found[1].isnan().all() and found[2].isposinf().all() and found[[0, 3]].isfinite().all()
+    output = product(library, a, torch.ones(9, 2))
+    assert output[1].isnan().all() and output[2].isposinf().all() and output[[0, 3]].isfinite().all()
 
 
 # ---- recurrences
@@ -146,24 +146,24 @@ def exact(x: Tensor, w: Tensor) -> Tensor:
 
 
 def lem_loop(layer: LEM, u: Tensor, times: Product) -> Tensor:
-    H, one, path = layer.d_out, u.new_ones(len(u), 1), []
+    H, ones, path = layer.d_out, u.new_ones(len(u), 1), []
     y = z = u.new_zeros(len(u), H)
     V, b = layer.V, layer.b[:, None]
     for x in u.unbind(1):
-        pre = times(y, layer.W) + times(x, V[: 3 * H]) + times(one, b[: 3 * H])
+        pre = times(y, layer.W) + times(x, V[: 3 * H]) + times(ones, b[: 3 * H])
         z_new, one_, two = pre.split(H, 1)
         z = z + layer.dt * torch.sigmoid(one_) * (torch.tanh(z_new) - z)
-        force = torch.tanh(times(z, layer.Wy) + times(x, V[3 * H :]) + times(one, b[3 * H :]))
+        force = torch.tanh(times(z, layer.Wy) + times(x, V[3 * H :]) + times(ones, b[3 * H :]))
         y = y + layer.dt * torch.sigmoid(two) * (force - y)
         path.append(y)
     return torch.stack(path, 1)
 
 
 def cornn_loop(layer: CoRNN, u: Tensor, times: Product) -> Tensor:
-    one, path = u.new_ones(len(u), 1), []
+    ones, path = u.new_ones(len(u), 1), []
     y = z = u.new_zeros(len(u), layer.d_out)
     for x in u.unbind(1):
-        force = times(y, layer.W) + times(z, layer.Wcal) + times(x, layer.V) + times(one, layer.b[:, None])
+        force = times(y, layer.W) + times(z, layer.Wcal) + times(x, layer.V) + times(ones, layer.b[:, None])
         z = z + layer.dt * (torch.tanh(force) - layer.gamma * y - layer.epsilon * z)
         y = y + layer.dt * z
         path.append(y)
@@ -171,13 +171,13 @@ def cornn_loop(layer: CoRNN, u: Tensor, times: Product) -> Tensor:
 
 
 def unicornn_loop(layer: UnICORNN, u: Tensor, times: Product) -> Tensor:
-    for one in layer.layers:
+    for stage in layer.layers:
         y = z = u.new_zeros(len(u), layer.d_out)
-        b = one.b if times is exact else one.b + (rounded(one.b) - one.b).detach()
+        b = stage.b if times is exact else stage.b + (rounded(stage.b) - stage.b).detach()
         path = []
         for x in u.unbind(1):
-            z = z - one.step() * (torch.tanh(one.w * y + times(x, one.V) + b) + layer.alpha * y)
-            y = y + one.step() * z
+            z = z - stage.step() * (torch.tanh(stage.w * y + times(x, stage.V) + b) + layer.alpha * y)
+            y = y + stage.step() * z
             path.append(y)
         u = torch.stack(path, 1)
     return u
@@ -211,10 +211,10 @@ def of(layer: Any, compute: Callable[[Tensor], Tensor], n_steps: int) -> dict[st
     return {"path": path.detach().double()} | {n: g.double() for n, g in zip(names, grads, strict=True)}
 
 
-def furthest(found: dict[str, Tensor], expected: dict[str, Tensor]) -> float:
+def furthest(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> float:
     """The largest distance, relative to the largest number of each tensor."""
     return max(
-        float((found[n] - x).abs().max() / x.abs().max()) for n, x in expected.items() if x.abs().max() > 0
+        float((actual[n] - x).abs().max() / x.abs().max()) for n, x in expected.items() if x.abs().max() > 0
     )
 
 
@@ -228,18 +228,18 @@ def made_of(name: str) -> tuple[Any, Callable[..., Tensor]]:
 def test_one_step_and_its_gradients_are_those_of_a_loop_that_rounds(name: str, in_bf16: None) -> None:
     """After one step: after more, a state next to a tie may be rounded the other way."""
     layer, loop = made_of(name)
-    found = of(layer, lambda u: layer(u)[0], 1)
-    assert furthest(found, of(layer, lambda u: loop(layer, u, _Rounded.apply), 1)) < 1e-5
-    assert furthest(found, of(layer, lambda u: loop(layer, u, exact), 1)) > 5e-4
+    tensors = of(layer, lambda u: layer(u)[0], 1)
+    assert furthest(tensors, of(layer, lambda u: loop(layer, u, _Rounded.apply), 1)) < 1e-5
+    assert furthest(tensors, of(layer, lambda u: loop(layer, u, exact), 1)) > 5e-4
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_many_steps_are_near_the_loop_in_float64(name: str, in_bf16: None) -> None:
     layer, loop = made_of(name)
-    found = of(layer, lambda u: layer(u)[0], 25)
-    assert furthest(found, of(layer, lambda u: loop(layer, u, _Rounded.apply), 25)) < 3e-3
+    tensors = of(layer, lambda u: layer(u)[0], 25)
+    assert furthest(tensors, of(layer, lambda u: loop(layer, u, _Rounded.apply), 25)) < 3e-3
     layer.double()
-    off = furthest(found, of(layer, lambda u: loop(layer, u, exact), 25))
+    off = furthest(tensors, of(layer, lambda u: loop(layer, u, exact), 25))
     assert 5e-4 < off < 3e-2
 
 
@@ -295,9 +295,9 @@ def test_a_processor_without_the_instruction_is_told_once(
     monkeypatch.setenv("PHYSML_NATIVE_FLAGS", WITHOUT)
     backend._run.warned.clear()
     with caplog.at_level(logging.WARNING, "physml"):
-        there = [layer(u)[0] for _ in range(2)]
+        fallback = [layer(u)[0] for _ in range(2)]
     assert [r.getMessage().count("has no AVX512-BF16") for r in caplog.records] == [1]
-    torch.testing.assert_close(there[0], here, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(fallback[0], here, rtol=1e-5, atol=1e-6)
 
 
 # ---- refusals

@@ -40,8 +40,8 @@ def test_outputs_and_gradients_are_those_of_the_loop(name, size):
     u, state = given(cell, B, T, D)
     wrt = [*cell.parameters, *state, u]
     expected = results(cell.step, u, state, wrt, "reference")
-    found = results(cell.step, u, state, wrt, "native")
-    for x, y in zip(expected, found, strict=True):
+    compiled = results(cell.step, u, state, wrt, "native")
+    for x, y in zip(expected, compiled, strict=True):
         assert distance(x, y) < 1e-11
 
 
@@ -52,13 +52,13 @@ def test_float32_is_near_float64(name):
     for x, y in zip(exact.parameters, cell.parameters, strict=True):
         x.data.copy_(y)
     u, state = given(cell, 6, 30, 2, torch.float32)
-    found = results(cell.step, u, state, [*cell.parameters, *state, u], "native")
+    single = results(cell.step, u, state, [*cell.parameters, *state, u], "native")
     u64, state64 = (
         u.detach().double().requires_grad_(),
         tuple(x.detach().double().requires_grad_() for x in state),
     )
     expected = results(exact.step, u64, state64, [*exact.parameters, *state64, u64], "reference")
-    for x, y in zip(expected, found, strict=True):
+    for x, y in zip(expected, single, strict=True):
         assert distance(x, None if y is None else y.double()) < 2e-5
 
 
@@ -103,10 +103,10 @@ def test_threads_change_nothing_but_rounding(name, monkeypatch):
     cell = made(name, 2, 12)
     u, state = given(cell, 50, 20, 2)
     wrt = [*cell.parameters, *state, u]
-    one = results(cell.step, u, state, wrt, "native")
+    serial = results(cell.step, u, state, wrt, "native")
     torch.set_num_threads(3)
     many = results(cell.step, u, state, wrt, "native")
-    for x, y in zip(one, many, strict=True):
+    for x, y in zip(serial, many, strict=True):
         assert distance(x, y) < 1e-12
 
 
@@ -116,8 +116,8 @@ def test_functions_of_one_number(dtype, positive):
     """Without the kinks at whole numbers. torch's own hardsigmoid has 1/6 in float32."""
     x = torch.linspace(0.01 if positive else -20, 20, 4000)[None].to(dtype).requires_grad_()
     only = ("log", "sqrt", "power", "inverse")
-    found = of_each_function(x, [name for name in FUNCTIONS if (name in only) == positive])
-    for name, y in found.items():
+    outputs = of_each_function(x, [name for name in FUNCTIONS if (name in only) == positive])
+    for name, y in outputs.items():
         exact = x.detach().double().requires_grad_()
         expected = FUNCTIONS[name](exact)
         slopes = (
@@ -135,8 +135,8 @@ def test_series_are_exact_to_the_last_digits():
     x = torch.cat([x, torch.tensor([float("inf"), float("-inf"), float("nan")])])[None]
     for name, y in of_each_function(x, ["log", "exp", "softplus", "sin", "cos"]).items():
         exact = FUNCTIONS[name](x.double()).float()
-        there = exact.isfinite() & (exact.abs() > 1e-37)
-        error = (y - exact).abs()[there] / (exact.abs()[there] + (1e-6 if name in ("sin", "cos") else 0))
+        normal = exact.isfinite() & (exact.abs() > 1e-37)
+        error = (y - exact).abs()[normal] / (exact.abs()[normal] + (1e-6 if name in ("sin", "cos") else 0))
         assert error.max() < 1e-6, name
         assert torch.equal(y.isnan(), exact.isnan()), name
         assert torch.equal(y[~exact.isfinite()].nan_to_num(), exact[~exact.isfinite()].nan_to_num()), name
@@ -155,13 +155,13 @@ ODD = {
 @pytest.mark.parametrize("name", ODD)
 def test_no_number_and_negative_zero_are_those_of_the_loop(name):
     u = torch.tensor([[[NAN, 1.0, -0.0, 0.0]]])
-    made = {
+    outputs = {
         backend: recurrence(lambda x, state: (ODD[name](x), state), u, (torch.zeros(1, 4),), backend=backend)[
             0
         ]
         for backend in ("reference", "native")
     }
-    torch.testing.assert_close(made["native"], made["reference"], equal_nan=True, rtol=0, atol=0)
+    torch.testing.assert_close(outputs["native"], outputs["reference"], equal_nan=True, rtol=0, atol=0)
 
 
 def test_several_inputs_parts_of_an_input_and_masks():
@@ -196,10 +196,10 @@ def test_what_lies_beyond_a_row_does_not_spoil_it():
         return h, (1 / h,)
 
     u, state = torch.rand(2, 4, 3).double() + 1, (torch.ones(2, 3).double(),)
-    found = results(step, u, state, [W], "native")
-    assert all(x.isfinite().all() for x in found)
+    values = results(step, u, state, [W], "native")
+    assert all(x.isfinite().all() for x in values)
     assert all(
-        distance(x, y) < 1e-12 for x, y in zip(results(step, u, state, [W], "reference"), found, strict=True)
+        distance(x, y) < 1e-12 for x, y in zip(results(step, u, state, [W], "reference"), values, strict=True)
     )
 
 
@@ -213,8 +213,8 @@ def test_more_operands_than_orders_that_are_tried():
 
     u = torch.randn(3, 5, 2).double()
     state = tuple(torch.randn(3, 2).double() for _ in range(n))
-    expected, found = (results(step, u, state, W, b) for b in ("reference", "native"))
-    assert all(distance(x, y) < 1e-12 for x, y in zip(expected, found, strict=True))
+    expected, compiled = (results(step, u, state, W, b) for b in ("reference", "native"))
+    assert all(distance(x, y) < 1e-12 for x, y in zip(expected, compiled, strict=True))
 
 
 def test_one_source_serves_all_sizes_and_numbers():
@@ -288,12 +288,12 @@ def test_what_cannot_be_compiled_is_said_once_and_runs_as_a_loop(name, caplog):
     u, state = torch.randn(4, 5, 4), (torch.zeros(4, 4),)
     torch.manual_seed(0)
     with caplog.at_level(logging.WARNING, "physml"):
-        found = recurrence(step, u, state)[0]
+        output = recurrence(step, u, state)[0]
         recurrence(step, u, state)
     assert [reason in r.getMessage() for r in caplog.records] == [True]
     assert name in caplog.text
     torch.manual_seed(0)
-    assert torch.equal(found, recurrence(step, u, state, backend="reference")[0])
+    assert torch.equal(output, recurrence(step, u, state, backend="reference")[0])
     with pytest.raises(InputError, match=reason):
         recurrence(step, u, state, backend="native")
 

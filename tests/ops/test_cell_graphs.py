@@ -94,11 +94,11 @@ def results(call: Callable[[Tensor], Any], layer: nn.Module, u: Tensor) -> list[
     """Outputs, last states, and gradients of the input and all parameters; random numbers from one seed."""
     torch.manual_seed(1)
     u = u.clone().requires_grad_()
-    found, _ = torch.utils._pytree.tree_flatten(call(u))
+    outputs, _ = torch.utils._pytree.tree_flatten(call(u))
     gradients = torch.autograd.grad(
-        sum(x.square().sum() for x in found), [u, *(p for _, p in sorted(layer.named_parameters()))]
+        sum(x.square().sum() for x in outputs), [u, *(p for _, p in sorted(layer.named_parameters()))]
     )
-    return [*found, *gradients]
+    return [*outputs, *gradients]
 
 
 @pytest.mark.parametrize("name", variants(["own", "NoisyRNN"], LAYERS))
@@ -107,9 +107,9 @@ def test_one_graph_of_a_layer_equals_eager(name: str) -> None:
     whole = torch.compile(layer, backend="aot_eager", fullgraph=True, dynamic=True)
     for shape in ((B, 2 * T, D), (7, 30, D)):
         with backends.running("auto"):
-            found = results(whole, layer, draw(*shape))
+            compiled = results(whole, layer, draw(*shape))
             assert backends.ran() == ("native",)
-        torch.testing.assert_close(found, results(layer, layer, draw(*shape)), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(compiled, results(layer, layer, draw(*shape)), rtol=1e-4, atol=1e-5)
     with torch.no_grad():
         layer.eval()
         torch.testing.assert_close(whole(draw(1, 9, D)), layer(draw(1, 9, D)))
@@ -143,38 +143,40 @@ def arguments(dtype: torch.dtype, backend: str) -> tuple[Any, ...]:
 # bfloat16 isn't computed in C, but by torch
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_operators_keep_what_their_schemas_promise(dtype: torch.dtype) -> None:
-    given = arguments(dtype, "auto")
-    torch.library.opcheck(OPERATOR.whole, given)
+    operands = arguments(dtype, "auto")
+    torch.library.opcheck(OPERATOR.whole, operands)
     static = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(OPERATOR.kept, given, test_utils=static)
-    outline, tensors, *rest = given
+    torch.library.opcheck(OPERATOR.kept, operands, test_utils=static)
+    outline, tensors, *rest = operands
     detached = outline, [x.detach() for x in tensors], *rest
     path, h, *kept = OPERATOR.kept(*detached)
     for incoming, needs in (([path, h], [True] * 4), ([path, None], [False, False, False, True])):
-        back = (incoming, kept, needs, *detached)
-        torch.library.opcheck(OPERATOR.back, back, test_utils=("test_schema", "test_faketensor"))
+        backward = (incoming, kept, needs, *detached)
+        torch.library.opcheck(OPERATOR.back, backward, test_utils=("test_schema", "test_faketensor"))
 
 
 def test_an_operator_equals_a_loop_in_double_precision() -> None:
-    _, (u, h, V, W), *_ = given = arguments(torch.float64, "native")
-    found = OPERATOR.whole(*given)
+    _, (u, h, V, W), *_ = operands = arguments(torch.float64, "native")
+    outputs = OPERATOR.whole(*operands)
     path = []
     for t in range(T):
         h = 0.9 * torch.tanh(u[:, t] @ V.T + h @ W.T)
         path.append(h)
-    torch.testing.assert_close(found, [torch.stack(path), h])
-    tensors = given[1]
+    torch.testing.assert_close(outputs, [torch.stack(path), h])
+    tensors = operands[1]
     want = torch.autograd.grad(torch.stack(path).square().sum() + h.sum(), tensors)
-    torch.testing.assert_close(torch.autograd.grad(found[0].square().sum() + found[1].sum(), tensors), want)
+    torch.testing.assert_close(
+        torch.autograd.grad(outputs[0].square().sum() + outputs[1].sum(), tensors), want
+    )
 
 
 def test_an_operator_asked_for_what_cannot_be_says_why() -> None:
     with pytest.raises(InputError, match=r"a cell with backend='native': .*bfloat16.* Use backend='auto'"):
         OPERATOR.whole(*arguments(torch.bfloat16, "native"))
-    given = arguments(torch.float64, "auto")
-    out = OPERATOR.whole(*given)[0]
+    operands = arguments(torch.float64, "auto")
+    out = OPERATOR.whole(*operands)[0]
     with pytest.raises(InputError, match="create_graph=True needs second derivatives"):
-        torch.autograd.grad(out.sum(), given[1], create_graph=True)
+        torch.autograd.grad(out.sum(), operands[1], create_graph=True)
 
 
 def test_a_step_that_draws_numbers_stays_outside(caplog: pytest.LogCaptureFixture) -> None:
@@ -188,10 +190,10 @@ def test_a_step_that_draws_numbers_stays_outside(caplog: pytest.LogCaptureFixtur
     u = draw(B, T, H)
     with caplog.at_level(logging.WARNING):
         torch.manual_seed(0)
-        found = torch.compile(call, backend="aot_eager")(u)
+        output = torch.compile(call, backend="aot_eager")(u)
     assert "it draws random numbers" in caplog.text
     torch.manual_seed(0)
-    torch.testing.assert_close(found, call(u))
+    torch.testing.assert_close(output, call(u))
     torch._dynamo.reset()
     with pytest.raises(torch._dynamo.exc.Unsupported, match="For fullgraph=True set backend='reference'"):
         torch.compile(call, backend="aot_eager", fullgraph=True)(u)
@@ -201,8 +203,8 @@ def test_a_step_that_draws_numbers_stays_outside(caplog: pytest.LogCaptureFixtur
 def test_sums_and_choices_of_units_in_a_whole_graph(name: str):
     cell = cells.made(name, 2, 6)
     u, state = cells.given(cell, 3, 9, 2)
-    found = torch.compile(lambda u, s: recurrence(cell.step, u, s), fullgraph=True, backend="aot_eager")
-    (y, _), (wanted, _) = found(u, state), recurrence(cell.step, u, state, backend="reference")
-    assert cells.distance(wanted, y) < 1e-12
-    for x in zip(*(torch.autograd.grad(z.sum(), cell.parameters) for z in (wanted, y)), strict=True):
+    compiled = torch.compile(lambda u, s: recurrence(cell.step, u, s), fullgraph=True, backend="aot_eager")
+    (y, _), (expected, _) = compiled(u, state), recurrence(cell.step, u, state, backend="reference")
+    assert cells.distance(expected, y) < 1e-12
+    for x in zip(*(torch.autograd.grad(z.sum(), cell.parameters) for z in (expected, y)), strict=True):
         assert cells.distance(*x) < 1e-12

@@ -22,14 +22,14 @@ def compiler() -> None:
 @each("before", [0, 1, 17, 623, 624, 625])
 @each("p", [0.3, 0.5, 1e-3, 0.999, 1 / 3])
 def test_masks_and_the_state_after_them_are_torchs(p: float, before: int, dtype: torch.dtype):
-    found = []
+    runs = []
     for drop in (F.dropout, lambda x, p: dropout(x, p, True, backend="native")):
         torch.manual_seed(5)
         torch.rand(before)  # of one word each: the next may be anywhere in a block
         x = draw(4, 7, 61).to(dtype)
-        found.append((drop(x, p), drop(x[0], p), torch.rand(3), torch.get_rng_state()))
-    for one, other in zip(*found, strict=True):
-        assert torch.equal(one, other)
+        runs.append((drop(x, p), drop(x[0], p), torch.rand(3), torch.get_rng_state()))
+    for by_torch, other in zip(*runs, strict=True):
+        assert torch.equal(by_torch, other)
 
 
 @pytest.mark.usefixtures("compiler")
@@ -45,11 +45,11 @@ def test_any_number_of_draws(n: int):
 @pytest.mark.usefixtures("compiler")
 def test_what_overflows_or_is_no_number_is_treated_as_by_torch():
     x = torch.tensor([torch.inf, -torch.inf, torch.nan, -0.0, 1e38]).repeat(20)
-    found = []
+    dropped = []
     for drop in (F.dropout, lambda x, p: dropout(x, p, True, backend="native")):
         torch.manual_seed(0)
-        found.append(drop(x, 0.5))
-    torch.testing.assert_close(*found, equal_nan=True, rtol=0, atol=0)
+        dropped.append(drop(x, 0.5))
+    torch.testing.assert_close(*dropped, equal_nan=True, rtol=0, atol=0)
 
 
 @pytest.mark.usefixtures("compiler")
@@ -64,18 +64,18 @@ def test_gradients_pass_where_numbers_do_and_so_do_second_ones():
 
 @pytest.mark.usefixtures("compiler")
 def test_what_lies_apart_is_drawn_in_torchs_order():
-    x, found = draw(6, 5).T, []
+    x, dropped = draw(6, 5).T, []
     for drop in (F.dropout, lambda x, p: dropout(x, p, True, backend="native")):
         torch.manual_seed(0)
-        found.append(drop(x, 0.5))
-    assert torch.equal(*found)
+        dropped.append(drop(x, 0.5))
+    assert torch.equal(*dropped)
 
 
 @pytest.mark.parametrize("name", backend.CHOICES[:4])
 def test_nothing_is_drawn_where_nothing_is_dropped(name: str):
     x, state = draw(5), torch.get_rng_state()
-    for given, p, training in ((x, 0.5, False), (x, 0.0, True), (x[:0], 0.5, True)):
-        assert dropout(given, p, training, backend=name) is given
+    for values, p, training in ((x, 0.5, False), (x, 0.0, True), (x[:0], 0.5, True)):
+        assert dropout(values, p, training, backend=name) is values
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -94,10 +94,10 @@ def test_torch_is_asked_where_it_draws_in_another_way(monkeypatch, caplog):
     try:
         with backend.running("auto"):
             torch.manual_seed(0)
-            given = dropout(draw(100), 0.5, True)
+            output = dropout(draw(100), 0.5, True)
             assert backend.ran() == ("torch",)
         torch.manual_seed(0)
-        assert torch.equal(given, F.dropout(draw(100), 0.5))
+        assert torch.equal(output, F.dropout(draw(100), 0.5))
         assert "draws its masks in another way. Backend torch computes it" in caplog.text
         with pytest.raises(InputError, match="draws its masks in another way"):
             dropout(draw(100), 0.5, True, backend="native")

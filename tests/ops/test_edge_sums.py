@@ -47,9 +47,9 @@ def by_loop(op: Op, q: Tensor, of: Edges, p: float) -> np.ndarray:
 
 
 def weighted_by_loop(x: Tensor, weight: Tensor, of: Edges) -> np.ndarray:
-    given, w, total = x.double().numpy(), weight.double().numpy(), np.zeros(tuple(x.shape))
+    features, w, total = x.double().numpy(), weight.double().numpy(), np.zeros(tuple(x.shape))
     for e, (j, i) in enumerate(zip(of.sender.tolist(), of.receiver.tolist(), strict=True)):
-        total[i] += w[e][:, None] * given[j]
+        total[i] += w[e][:, None] * features[j]
     return total
 
 
@@ -73,12 +73,12 @@ def test_sums_against_a_loop_and_their_slopes(op: Op, p: float) -> None:
 @pytest.mark.parametrize("name", BACKENDS)
 def test_weighted_sums_against_a_loop_and_their_slopes(name: str) -> None:
     x, weight, of = draw(N, 2, 3), draw(8, 2, seed=2), edges(ODD)
-    found = weighted_sum(x, weight, of, backend=name)
-    np.testing.assert_allclose(found, weighted_by_loop(x, weight, of), atol=1e-12)
+    sums = weighted_sum(x, weight, of, backend=name)
+    np.testing.assert_allclose(sums, weighted_by_loop(x, weight, of), atol=1e-12)
     one_head = weighted_sum(x[:, 0], weight[:, 0], of, backend=name)
-    torch.testing.assert_close(one_head, found[:, 0])
-    given = x.requires_grad_(), weight.requires_grad_()
-    assert torch.autograd.gradcheck(lambda x, w: weighted_sum(x, w, of, backend=name), given)
+    torch.testing.assert_close(one_head, sums[:, 0])
+    leaves = x.requires_grad_(), weight.requires_grad_()
+    assert torch.autograd.gradcheck(lambda x, w: weighted_sum(x, w, of, backend=name), leaves)
 
 
 @pytest.mark.usefixtures("compiler")
@@ -90,11 +90,11 @@ def test_every_power_in_c_against_torch_and_the_plain_sum(op: Op, flags: str, mo
     of = edges(torch.stack([of.sender, of.receiver])[:, of.sender != of.receiver], of.n)
     q = torch.relu(draw(40, 65)) if op is gradient_sum else draw(40, 65)  # with features that agree
     for p in HALVES:
-        found = {
+        sums = {
             name: with_gradient(lambda q, name=name, p=p: op(q, of, p, backend=name), q) for name in BACKENDS
         }
         for other in ("torch", "reference"):
-            torch.testing.assert_close(found["native"], found[other], rtol=1e-10, atol=1e-10)
+            torch.testing.assert_close(sums["native"], sums[other], rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.usefixtures("compiler")
@@ -103,11 +103,11 @@ def test_float32_in_c_is_as_close_as_in_torch() -> None:
     exact = {p: torch.from_numpy(by_loop(gradient_sum, q, many(), p)) for p in (1.0, 4.0)}
     for name in ("torch", "native"):
         total = weighted_sum(x, weight, many(), backend=name)
-        wanted = torch.from_numpy(weighted_by_loop(x, weight, many()))
-        torch.testing.assert_close(total.double(), wanted, rtol=1e-5, atol=1e-5)
-        for p, wanted in exact.items():
+        expected = torch.from_numpy(weighted_by_loop(x, weight, many()))
+        torch.testing.assert_close(total.double(), expected, rtol=1e-5, atol=1e-5)
+        for p, expected in exact.items():
             total = gradient_sum(q, many(), p, backend=name)
-            torch.testing.assert_close(total.double(), wanted, rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(total.double(), expected, rtol=1e-5, atol=1e-6)
 
 
 # ---------------------------------------------------------------------------- small, large, none
@@ -137,8 +137,8 @@ def test_powers_of_small_and_large_differences_stay_in_range(name: str) -> None:
 @pytest.mark.parametrize("p", [1.5, 2.5, 3.5])
 def test_half_powers_are_exact_to_the_last_bit_at_zeros_and_beside_them(p: float, dtype: torch.dtype) -> None:
     d = torch.cat([torch.zeros(2), torch.logspace(-45, 30, 60)]).to(dtype)
-    wanted = d.sqrt() * {1.5: d, 2.5: d * d, 3.5: d * d * d}[p]
-    assert torch.equal(autograd.powers(d.clone(), p), wanted)
+    exact = d.sqrt() * {1.5: d, 2.5: d * d, 3.5: d * d * d}[p]
+    assert torch.equal(autograd.powers(d.clone(), p), exact)
 
 
 @pytest.mark.usefixtures("compiler")
@@ -188,16 +188,16 @@ def test_c_is_taken_where_p_is_a_half_of_a_whole_number_and_torch_elsewhere(name
 
 @pytest.mark.parametrize("name", ["gradient_sum", "norm_sum", "weighted_sum"])
 def test_many_blocks_of_edges_sum_to_what_one_gives(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    of, q, weight, found = many(50, 1000), draw(50, 1, 3), draw(1000, 1, seed=4), []
+    of, q, weight, by_chunk = many(50, 1000), draw(50, 1, 3), draw(1000, 1, seed=4), []
     for chunk in (2**19, 3 * 7):
         for module in (autograd, weighted):
             monkeypatch.setattr(module, "CHUNK", chunk)
         if name == "weighted_sum":
-            found.append(with_gradient(lambda q, w: weighted_sum(q, w, of, backend="torch"), q, weight))
+            by_chunk.append(with_gradient(lambda q, w: weighted_sum(q, w, of, backend="torch"), q, weight))
         else:
             op = gradient_sum if name == "gradient_sum" else norm_sum
-            found.append(with_gradient(lambda q, op=op: op(q, of, 2.5, backend="torch"), q[:, 0]))
-    torch.testing.assert_close(*found, rtol=1e-10, atol=1e-10)
+            by_chunk.append(with_gradient(lambda q, op=op: op(q, of, 2.5, backend="torch"), q[:, 0]))
+    torch.testing.assert_close(*by_chunk, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize(

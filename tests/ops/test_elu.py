@@ -24,9 +24,9 @@ def draw(*shape: int) -> torch.Tensor:
 def test_elu_is_right_to_the_last_digits_everywhere(name: str):
     size = torch.logspace(-30, 2.2, 4001, dtype=torch.float64).float()
     x = torch.cat([-size, size, torch.tensor([0.0, -0.0, -torch.inf, torch.inf])])
-    wanted = torch.where(x > 0, x.double(), torch.expm1(x.double()))
+    exact = torch.where(x > 0, x.double(), torch.expm1(x.double()))
     torch.testing.assert_close(
-        elu(x, backend=name).double(), wanted, rtol=4 * torch.finfo(x.dtype).eps, atol=0
+        elu(x, backend=name).double(), exact, rtol=4 * torch.finfo(x.dtype).eps, atol=0
     )
     assert elu(torch.tensor([torch.nan]), backend=name).isnan().all()
 
@@ -42,14 +42,14 @@ def test_elu_of_any_shape_in_blocks_and_shares(shape: tuple[int, ...], name: str
 
 
 def test_elu_has_both_derivatives_and_takes_what_lies_apart(name: str):
-    found = []
+    derivatives = []
     for f in (lambda x: elu(x, backend=name), F.elu):
         x = draw(4, 3).T.requires_grad_()
         y = f(x)
         (first,) = torch.autograd.grad((y * draw(3, 4)).sum(), x, create_graph=True)
         (second,) = torch.autograd.grad(first.square().sum(), x)
-        found.append((y.detach(), first.detach(), second))
-    torch.testing.assert_close(*found)
+        derivatives.append((y.detach(), first.detach(), second))
+    torch.testing.assert_close(*derivatives)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])

@@ -26,7 +26,7 @@ def given(n: int, h: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def by_loop(x: Tensor, new: Tensor, q: Tensor, share: Tensor, of: Edges, p: float) -> tuple[np.ndarray, ...]:
-    wanted, rates = np.zeros(tuple(x.shape)), np.zeros(tuple(x.shape))
+    mixed, rates = np.zeros(tuple(x.shape)), np.zeros(tuple(x.shape))
     for i in range(x.shape[0]):
         for h in range(x.shape[1]):
             total = 0.0
@@ -34,8 +34,8 @@ def by_loop(x: Tensor, new: Tensor, q: Tensor, share: Tensor, of: Edges, p: floa
                 if s == i:
                     total += abs(float(q[r, h]) - float(q[i, h])) ** p
             rates[i, h] = tau = np.tanh(float(share[i, 0]) * total)
-            wanted[i, h] = (1 - tau) * float(x[i, h]) + tau * float(new[i, h])
-    return wanted, rates
+            mixed[i, h] = (1 - tau) * float(x[i, h]) + tau * float(new[i, h])
+    return mixed, rates
 
 
 @pytest.mark.usefixtures("compiler")
@@ -45,8 +45,8 @@ def test_steps_against_a_loop(name: str, p: float):
     x, new, q, share = given(N, 3)
     for s, each in ((share, share), (None, torch.ones(N, 1))):
         out, rate = gate(x, new, q, edges(ODD), p, s, backend=name)
-        wanted, rates = by_loop(x, new, q, each, edges(ODD), p)
-        np.testing.assert_allclose(out, wanted, atol=1e-13)
+        expected, rates = by_loop(x, new, q, each, edges(ODD), p)
+        np.testing.assert_allclose(out, expected, atol=1e-13)
         np.testing.assert_allclose(rate, rates, atol=1e-13)
 
 
@@ -83,11 +83,11 @@ def test_shut_gates_keep_and_open_ones_replace_to_the_bit(dtype: torch.dtype, na
 @pytest.mark.parametrize("name", BACKENDS)
 def test_a_gate_that_looks_at_the_same_memory_is_another_tensor(name: str):
     x, new, _, _ = given(N, 3)
-    new, found = new.requires_grad_(), []
+    new, gradients = new.requires_grad_(), []
     for q in (new, new.view_as(new)):
         out, _ = gate(x, new, q, edges(ODD), 2.0, backend=name)
-        found.append(torch.autograd.grad(out.sum(), new)[0])
-    torch.testing.assert_close(*found)
+        gradients.append(torch.autograd.grad(out.sum(), new)[0])
+    torch.testing.assert_close(*gradients)
 
 
 @pytest.mark.parametrize("changed", [0, 1, 2, 3])

@@ -37,10 +37,10 @@ pytestmark = [
 B, T, D, H = 3, 6, 2, 5
 ROOT = Path(__file__).parents[2]
 LAYERS: dict[str, Callable[..., nn.Module]] = {
-    "LEM": lambda d, **given: LEM(d, H, **given),
-    "CoRNN": lambda d, **given: CoRNN(d, H, **given),
-    "UnICORNN": lambda d, **given: UnICORNN(d, H, n_layers=2, **given),
-    "GRU": lambda d, **given: GRU(d, H, **given),  # a compiled cell
+    "LEM": lambda d, **options: LEM(d, H, **options),
+    "CoRNN": lambda d, **options: CoRNN(d, H, **options),
+    "UnICORNN": lambda d, **options: UnICORNN(d, H, n_layers=2, **options),
+    "GRU": lambda d, **options: GRU(d, H, **options),  # a compiled cell
 }
 OURS = ("LEM", "CoRNN", "UnICORNN")
 ARGUMENTS: dict[str, tuple[Any, list[tuple[int, ...]], tuple[Any, ...]]] = {
@@ -61,9 +61,9 @@ def fresh():
         yield
 
 
-def net(name: str, **given: Any) -> SequenceModel:
+def net(name: str, **options: Any) -> SequenceModel:
     torch.manual_seed(0)
-    return SequenceModel(lambda d: LAYERS[name](d, **given), d_in=D, d_out=3, readout="every", tokens=False)
+    return SequenceModel(lambda d: LAYERS[name](d, **options), d_in=D, d_out=3, readout="every", tokens=False)
 
 
 def draw(*shape: int) -> Tensor:
@@ -75,13 +75,13 @@ def outputs_and_gradients(call: Callable[[Tensor], Any], model: nn.Module, u: Te
     u = u.clone().requires_grad_()
     y = call(u)[0]
     y.pow(2).sum().backward()
-    found = [y.detach(), u.grad, *[p.grad for _, p in sorted(model.named_parameters())]]
+    tensors = [y.detach(), u.grad, *[p.grad for _, p in sorted(model.named_parameters())]]
     model.zero_grad()
-    return [x for x in found if x is not None]
+    return [x for x in tensors if x is not None]
 
 
-def close(found: list[Tensor], want: list[Tensor]) -> None:
-    for a, b in zip(found, want, strict=True):
+def close(computed: list[Tensor], want: list[Tensor]) -> None:
+    for a, b in zip(computed, want, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
@@ -101,8 +101,8 @@ def test_operators_keep_what_their_schemas_promise(name: str, backend: str) -> N
     y, z, *kept = op.operator.kept(*tensors, *constants, backend)
     for incoming in ([draw(B, T, H).double(), None, y], [None, y, z]):
         for needs in ([True] * len(tensors), [k == 3 for k in range(len(tensors))]):
-            given = (incoming, tensors, kept, needs, *constants, backend)
-            torch.library.opcheck(op.operator.back, given, test_utils=("test_schema", "test_faketensor"))
+            operands = (incoming, tensors, kept, needs, *constants, backend)
+            torch.library.opcheck(op.operator.back, operands, test_utils=("test_schema", "test_faketensor"))
 
 
 @pytest.mark.parametrize(("masked", "needs_x"), variants([(True, True)], [(False, False)]))
@@ -111,10 +111,10 @@ def test_the_operator_of_projections_equals_torch(masked: bool, needs_x: bool) -
     V, b, mask = V.requires_grad_(), b.requires_grad_(), draw(B, D).double() if masked else None
     torch.library.opcheck(torch.ops.physml.project.default, (x, V, b, mask))
     asked = [x, V, b] if needs_x else [V, b]
-    found = torch.ops.physml.project(x, V, b, mask)
+    projected = torch.ops.physml.project(x, V, b, mask)
     want = nn.functional.linear(x if mask is None else mask * x, V, b)
-    torch.testing.assert_close(found, want)
-    gradients = (torch.autograd.grad(y.square().sum(), asked) for y in (found, want))
+    torch.testing.assert_close(projected, want)
+    gradients = (torch.autograd.grad(y.square().sum(), asked) for y in (projected, want))
     torch.testing.assert_close(next(gradients), next(gradients))
 
 
@@ -129,9 +129,9 @@ def test_one_graph_of_a_network_equals_eager(name: str, backend: str) -> None:
     for shape in ((B, T, D), (50, 300, D), (1, 9, D)):
         u = draw(*shape)
         with backends.running("auto"):
-            found = outputs_and_gradients(whole, model, u)
+            compiled = outputs_and_gradients(whole, model, u)
             assert backends.ran() == (("native",) if backend == "auto" else ("torch",))
-        close(found, outputs_and_gradients(model, model, u))
+        close(compiled, outputs_and_gradients(model, model, u))
     with torch.no_grad():
         torch.testing.assert_close(whole(u)[0], model(u)[0])
 
@@ -153,8 +153,8 @@ def test_transforms_in_a_graph_take_the_loop() -> None:
         return model(u)[0].pow(2).sum()
 
     u = draw(B, T, D)
-    found = torch.compile(torch.func.grad(loss), backend="aot_eager", fullgraph=True)(u)
-    torch.testing.assert_close(found, torch.func.grad(loss)(u))
+    gradient = torch.compile(torch.func.grad(loss), backend="aot_eager", fullgraph=True)(u)
+    torch.testing.assert_close(gradient, torch.func.grad(loss)(u))
 
 
 def exported(model: nn.Module, strict: bool = False) -> ExportedProgram:
@@ -221,10 +221,10 @@ def test_the_backward_knows_how_many_threads_the_forward_had() -> None:
         torch.set_num_threads(3)
         y = whole(u)[0]
         torch.set_num_threads(1)
-        found = torch.autograd.grad(y.pow(2).sum(), [p for _, p in sorted(model.named_parameters())])
+        gradients = torch.autograd.grad(y.pow(2).sum(), [p for _, p in sorted(model.named_parameters())])
     finally:
         torch.set_num_threads(threads)
-    torch.testing.assert_close(list(found), want[2:], rtol=1e-3, atol=1e-2)
+    torch.testing.assert_close(list(gradients), want[2:], rtol=1e-3, atol=1e-2)
 
 
 @pytest.mark.parametrize(("reentrant", "whole"), [(True, False), (False, False), (False, True)])
@@ -236,9 +236,10 @@ def test_checkpoints_change_no_gradient(name: str, reentrant: bool, whole: bool)
     def call(u: Tensor) -> Any:
         return checkpoint(model, u, use_reentrant=reentrant)
 
-    found = torch.compile(call, backend="aot_eager", fullgraph=True) if whole else call
+    checkpointed = torch.compile(call, backend="aot_eager", fullgraph=True) if whole else call
     close(
-        outputs_and_gradients(found, model, draw(B, T, D)), outputs_and_gradients(model, model, draw(B, T, D))
+        outputs_and_gradients(checkpointed, model, draw(B, T, D)),
+        outputs_and_gradients(model, model, draw(B, T, D)),
     )
 
 
@@ -247,10 +248,10 @@ def test_under_autocast_a_graph_computes_steps_in_full_precision_too(name: str) 
     model = net(name)
     whole = torch.compile(model, backend="aot_eager", fullgraph=True)
     with torch.autocast("cpu", torch.bfloat16):
-        found, want = (outputs_and_gradients(call, model, draw(B, T, D)) for call in (whole, model))
+        compiled, want = (outputs_and_gradients(call, model, draw(B, T, D)) for call in (whole, model))
         assert model.layers[0](draw(B, T, D))[0].dtype == torch.float32
-    assert found[0].dtype == want[0].dtype == torch.bfloat16
-    for a, b in zip(found, want, strict=True):
+    assert compiled[0].dtype == want[0].dtype == torch.bfloat16
+    for a, b in zip(compiled, want, strict=True):
         torch.testing.assert_close(a, b, rtol=2e-2, atol=2e-2)
 
 

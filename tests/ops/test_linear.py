@@ -31,8 +31,8 @@ BIASES = ["none", "one", "of each row"]
 @pytest.mark.parametrize("name", ["reference", "torch", "native"])
 def test_the_map_and_its_slopes(name: str, bias: str):
     x, weight, *rest = given(3, 16, 32, bias)
-    wanted = (x[:, None] * weight).sum(2) + (rest[0] if rest else 0)
-    torch.testing.assert_close(linear(x, weight, *rest, backend=name), wanted)
+    expected = (x[:, None] * weight).sum(2) + (rest[0] if rest else 0)
+    torch.testing.assert_close(linear(x, weight, *rest, backend=name), expected)
     tensors = [t.requires_grad_() for t in given(2, 16, 16, bias)]
     assert torch.autograd.gradcheck(lambda *t: linear(*t, backend=name), tensors)
     assert torch.autograd.gradgradcheck(lambda *t: linear(*t, backend=name), tensors)
@@ -45,14 +45,14 @@ def test_the_map_and_its_slopes(name: str, bias: str):
 def test_c_against_torch(dtype, close: float, n: int, d: int, h: int, flags: str, monkeypatch):
     monkeypatch.setenv("PHYSML_NATIVE_FLAGS", flags)
     for bias in BIASES:
-        found = []
+        runs = []
         for name in ("torch", "native"):
             tensors = [t.to(dtype).requires_grad_() for t in given(n, d, h, bias)]
             out = linear(*tensors, backend=name)
             out.backward(draw(n, h, seed=4).to(dtype))
-            found.append((out.detach(), *(t.grad for t in tensors)))
-        torch.testing.assert_close(*found, rtol=close, atol=close)
-        assert found[1][2].is_contiguous()  # as its weight is
+            runs.append((out.detach(), *(t.grad for t in tensors)))
+        torch.testing.assert_close(*runs, rtol=close, atol=close)
+        assert runs[1][2].is_contiguous()  # as its weight is
 
 
 @pytest.mark.usefixtures("compiler")

@@ -87,7 +87,7 @@ def test_trained_constants_are_refused(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("which", "change", "told"),
+    ("which", "change", "message"),
     [
         (0, lambda x: x[:, :0], "neither may be empty"),
         (1, lambda x: x[:, :3], r"y must have shape \(2, 4\)"),
@@ -96,10 +96,10 @@ def test_trained_constants_are_refused(key: str) -> None:
         (6, lambda x: x.float(), "b must be torch.float64"),
     ],
 )
-def test_what_does_not_fit_is_told(which: int, change: Any, told: str) -> None:
+def test_what_does_not_fit_is_told(which: int, change: Any, message: str) -> None:
     x = [leaf.detach() for leaf in BY_NAME["lem"].arguments(sizes(2, 3, 1, 4))]
     x[which] = change(x[which])
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         lem_in_c.lem(*x, dt=1.0, clip=None)
 
 

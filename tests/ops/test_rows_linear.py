@@ -31,11 +31,11 @@ def some(n: int, d: int) -> Tensor:
 @pytest.mark.parametrize("name", BACKENDS)
 def test_the_map_against_a_loop_and_its_slopes(name: str):
     x, weight = some(5, 7), draw(3, 7, seed=3)
-    wanted = np.zeros((5, 3))
+    mapped = np.zeros((5, 3))
     for i in range(5):
         for h in range(3):
-            wanted[i, h] = sum(float(x[i, d]) * float(weight[h, d]) for d in range(7))
-    np.testing.assert_allclose(rows_linear(weight, Rows(x), backend=name), wanted, atol=1e-14)
+            mapped[i, h] = sum(float(x[i, d]) * float(weight[h, d]) for d in range(7))
+    np.testing.assert_allclose(rows_linear(weight, Rows(x), backend=name), mapped, atol=1e-14)
     weight.requires_grad_()
     assert torch.autograd.gradcheck(lambda w: rows_linear(w, Rows(x), backend=name), weight)
 
@@ -46,14 +46,14 @@ def test_the_map_against_a_loop_and_its_slopes(name: str):
 @pytest.mark.parametrize("dtype, close", [(torch.float32, 1e-5), (torch.float64, 1e-13)])
 def test_c_against_the_dense_map(dtype, close: float, n: int, d: int, h: int, flags: str, monkeypatch):
     monkeypatch.setenv("PHYSML_NATIVE_FLAGS", flags)
-    x, grad, found = some(n, d).to(dtype), draw(n, h, seed=4).to(dtype), []
+    x, grad, runs = some(n, d).to(dtype), draw(n, h, seed=4).to(dtype), []
     for rows in (Rows(x), None):
         weight = draw(h, d, seed=3).to(dtype).requires_grad_()
         out = x @ weight.T if rows is None else rows_linear(weight, rows, backend="native")
         out.backward(grad)
-        found.append((out.detach(), weight.grad))
-    torch.testing.assert_close(*found, rtol=close, atol=close)
-    assert found[0][1].is_contiguous()
+        runs.append((out.detach(), weight.grad))
+    torch.testing.assert_close(*runs, rtol=close, atol=close)
+    assert runs[0][1].is_contiguous()
 
 
 @pytest.mark.usefixtures("compiler")

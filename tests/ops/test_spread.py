@@ -20,10 +20,10 @@ def rows(of: Edges, weight: Tensor, end: str = "receiver") -> tuple[Tensor, Tens
 
 
 def by_loop(x: Tensor, weight: Tensor, of: Edges) -> np.ndarray:
-    given, total = x.double().numpy(), np.zeros(tuple(x.shape))
+    features, total = x.double().numpy(), np.zeros(tuple(x.shape))
     pairs = zip(of.sender.tolist(), of.receiver.tolist(), weight.double().tolist(), strict=True)
     for j, i, w in pairs:
-        total[i] += w * given[j]
+        total[i] += w * features[j]
     return total
 
 
@@ -35,8 +35,8 @@ def test_products_against_a_loop(H: int, flags: str, monkeypatch: pytest.MonkeyP
     of, x, weight = many(), draw(40, H), draw(300, seed=3)
     exact = by_loop(x, weight, of)
     for name in ("reference", "native"):
-        found = spread(x, *rows(of, weight), backend=name)
-        np.testing.assert_allclose(found, exact, atol=1e-12)
+        product = spread(x, *rows(of, weight), backend=name)
+        np.testing.assert_allclose(product, exact, atol=1e-12)
     error = {
         name: np.abs(spread(x.float(), *rows(of, weight.float()), backend=name).numpy() - exact).max()
         for name in ("reference", "native")
@@ -57,13 +57,13 @@ def test_gradients_of_both_directions() -> None:
 def test_threads_and_columns_that_are_no_piece_change_no_bit() -> None:
     needs_compiler()
     of, x, weight = many(), draw(40, 130), draw(300, seed=3)
-    one = spread(x, *rows(of, weight), backend="native")
+    output = spread(x, *rows(of, weight), backend="native")
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(3)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(native, "PARALLEL", 0.0)
-            assert torch.equal(spread(x.T.contiguous().T, *rows(of, weight), backend="native"), one)
+            assert torch.equal(spread(x.T.contiguous().T, *rows(of, weight), backend="native"), output)
     finally:
         torch.set_num_threads(before)
 

@@ -96,8 +96,8 @@ def assert_follows(layer: nn.Module, u: Tensor) -> None:
         for x in u.split(1, 1):
             part, carried = layer(x, carried)
             parts.append(part)
-    for one in ((got, state), (torch.cat(parts, 1), carried)):
-        for a, b in zip(leaves(one), leaves((path, end)), strict=True):
+    for run in ((got, state), (torch.cat(parts, 1), carried)):
+        for a, b in zip(leaves(run), leaves((path, end)), strict=True):
             torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
 
 
@@ -183,8 +183,8 @@ def test_other_dtypes_copies_and_parametrizations(kind: str) -> None:
     assert_follows(layer.double(), u)
     twin, thawed = copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))
     change_in_place(layer)
-    for one in (layer, twin, thawed):
-        assert_follows(one, u)
+    for variant in (layer, twin, thawed):
+        assert_follows(variant, u)
     owner = layer.layers[0] if kind == "unicornn" else layer
     parametrizations.weight_norm(owner, "V")
     assert_follows(layer, u)

@@ -48,10 +48,10 @@ PLAIN_EVERYWHERE = [(case, way) for case, way in EVERYWHERE if case in PLAIN]
 @pytest.fixture(autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The parameter `way` of a test decides how LEM and coRNN are computed."""
-    wanted = request.node.callspec.params.get("way") if hasattr(request.node, "callspec") else None
-    if wanted == "steps":
+    choice = request.node.callspec.params.get("way") if hasattr(request.node, "callspec") else None
+    if choice == "steps":
         use(monkeypatch, lambda *_: None)
-    elif wanted == "tiles":
+    elif choice == "tiles":
         use(monkeypatch, tiles)
 
 
@@ -101,13 +101,13 @@ def run(
         weight = torch.randn(x.shape, generator=rng)
         if label in use.split():
             total = total + (x.double() * weight).sum()
-    wanted = [x for x in leaves if x.requires_grad]
-    return [x.detach() for x in results], list(torch.autograd.grad(total, wanted, materialize_grads=True))
+    wrt = [x for x in leaves if x.requires_grad]
+    return [x.detach() for x in results], list(torch.autograd.grad(total, wrt, materialize_grads=True))
 
 
-def near(found: list[Tensor], exact: list[Tensor], tolerance: float = 1e-5) -> None:
+def near(values: list[Tensor], exact: list[Tensor], tolerance: float = 1e-5) -> None:
     """By their norms; 1e-7 for what cancels to nearly nothing."""
-    for x, y in zip(found, exact, strict=True):
+    for x, y in zip(values, exact, strict=True):
         assert torch.linalg.norm(x.double() - y) <= tolerance * torch.linalg.norm(y) + 1e-7
 
 
@@ -124,8 +124,8 @@ def twice(tensors: list[Tensor]) -> list[Tensor]:
 def test_outputs_and_gradients_are_those_of_the_loop(case: str, way: str, shape: str) -> None:
     tensors = draw(case, shape)
     assert GPU[CASES[case][0]].refusal(*tensors) is None
-    for found, exact in zip(run(case, tensors), run(case, twice(tensors), loop=True), strict=True):
-        near(found, exact)
+    for values, exact in zip(run(case, tensors), run(case, twice(tensors), loop=True), strict=True):
+        near(values, exact)
 
 
 @pytest.mark.parametrize("use", variants(["y"], ["outputs", "z"]))
@@ -215,19 +215,19 @@ def test_a_nan_stays_in_its_row(case: str, way: str) -> None:
 def test_segments_of_the_scan_join(n_steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unicornn_gpu, "SEGMENT", 4)
     tensors = draw("unicornn", (2, n_steps, 0, 5))
-    for found, exact in zip(
+    for values, exact in zip(
         run("unicornn", tensors), run("unicornn", twice(tensors), loop=True), strict=True
     ):
-        near(found, exact)
+        near(values, exact)
 
 
 def test_a_long_scan_with_segments_as_they_are() -> None:
     n_steps = unicornn_gpu.SEGMENT + 3
     tensors = draw("unicornn", (1, n_steps, 0, 3))
-    for found, exact in zip(
+    for values, exact in zip(
         run("unicornn", tensors), run("unicornn", twice(tensors), loop=True), strict=True
     ):
-        near(found, exact, 1e-4)
+        near(values, exact, 1e-4)
 
 
 def test_the_scan_stores_one_state_per_segment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -372,14 +372,14 @@ def test_threads_take_turns_with_the_buffers_of_a_graph(monkeypatch: pytest.Monk
     graph.clear()
 
 
-def add_and_double(given: list[Tensor], changed: list[Tensor], made: list[Tensor]) -> None:
-    changed[0] += given[0]
-    torch.mul(changed[0], 2, out=made[0])
+def add_and_double(sources: list[Tensor], changed: list[Tensor], results: list[Tensor]) -> None:
+    changed[0] += sources[0]
+    torch.mul(changed[0], 2, out=results[0])
 
 
 @pytest.mark.parametrize("n_steps", [1, 5, 64, 67, 150, 784, 1000, 17984])
 def test_blocks_of_steps_cover_all(n_steps: int) -> None:
-    found = list(launch.blocks(n_steps))
-    assert [n for begin, end in found for n in range(begin, end)] == list(range(n_steps))
-    assert len({end - begin for begin, end in found}) <= 2
-    assert all(end - begin <= 64 for begin, end in found)
+    spans = list(launch.blocks(n_steps))
+    assert [n for begin, end in spans for n in range(begin, end)] == list(range(n_steps))
+    assert len({end - begin for begin, end in spans}) <= 2
+    assert all(end - begin <= 64 for begin, end in spans)

@@ -36,9 +36,9 @@ def main(rank: int, file: str) -> None:
         fully_shard(layer, mesh=mesh)
     fully_shard(sharded, mesh=mesh)
     fsdp = [g.full_tensor() for g in gradients(sharded, half)]
-    for name, found in {"DDP": ddp, "FSDP2": fsdp}.items():
-        assert len(found) == len(want) == 10
-        for a, b in zip(found, want, strict=True):
+    for name, reduced in {"DDP": ddp, "FSDP2": fsdp}.items():
+        assert len(reduced) == len(want) == 10
+        for a, b in zip(reduced, want, strict=True):
             torch.testing.assert_close(a, b)
         print(name, "agrees")
     distributed.destroy_process_group()
