@@ -99,12 +99,12 @@ def test_every_graph_is_in_one_batch_as_stored(task: Zinc, store: Store, size: i
         for batch in task.batches(part, size, rng()):
             assert batch.index is not None and batch.batch is not None and batch.edge_index is not None
             for k, position in enumerate(batch.index.tolist()):
-                one = graphs.one(arrays, first + position)
+                graph = graphs.one(arrays, first + position)
                 nodes = (batch.batch == k).nonzero().squeeze(1)
-                assert batch.input[nodes, 0].tolist() == one["x"][:, 0].tolist()
+                assert batch.input[nodes, 0].tolist() == graph["x"][:, 0].tolist()
                 own = batch.edge_index[:, torch.isin(batch.edge_index[0], nodes)] - nodes[0]
-                assert own.tolist() == one["edge_index"].tolist()
-                assert batch.target[k].item() == one["y"]
+                assert own.tolist() == graph["edge_index"].tolist()
+                assert batch.target[k].item() == graph["y"]
                 seen.append(position)
         assert sorted(seen) == list(range(task.sizes[part]))
         first += task.sizes[part]

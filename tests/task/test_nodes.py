@@ -83,17 +83,19 @@ def test_metrics_are_of_all_nodes_of_a_part(store: Store) -> None:
     task, output = loaded(store), torch.randn(N, C)
     nodes = torch.arange(32, 40)
     y = torch.from_numpy(task.arrays["y"])
-    found = task.finish(task.score(output, whole(task, "test")))
-    assert found["accuracy"] == (output[nodes].argmax(1) == y[nodes]).double().mean().item()
-    assert found["cross_entropy"] == pytest.approx(F.cross_entropy(output[nodes], y[nodes]).item(), rel=1e-6)
+    metrics = task.finish(task.score(output, whole(task, "test")))
+    assert metrics["accuracy"] == (output[nodes].argmax(1) == y[nodes]).double().mean().item()
+    assert metrics["cross_entropy"] == pytest.approx(
+        F.cross_entropy(output[nodes], y[nodes]).item(), rel=1e-6
+    )
 
 
 def test_the_output_of_a_training_step_tells_the_noisy_loss_of_valid(store: Store) -> None:
     task, output = loaded(store), torch.randn(N, C)
-    (name,) = told = task.train_step_metrics(output, whole(task, "train"))
+    (name,) = metrics = task.train_step_metrics(output, whole(task, "train"))
     assert task.better[name] == "lower"
     clean = task.finish(task.score(output, whole(task, "valid")))["cross_entropy"]
-    assert told[name] == pytest.approx(clean, rel=1e-6)  # the same outputs give the same number
+    assert metrics[name] == pytest.approx(clean, rel=1e-6)  # the same outputs give the same number
 
 
 def test_the_linear_reference_is_ridge_regression_around_the_means(store: Store) -> None:
@@ -111,10 +113,10 @@ def test_references_see_the_training_labels_alone(store: Store) -> None:
     y = Small().arrays["y"].copy()
     y[5:25], y[5] = 1, 0
     y[25:] = np.arange(15) % 2
-    found = loaded(store, y=y).references()
-    assert found["majority class"]["accuracy"] == np.mean(y[32:] == 1)
+    references = loaded(store, y=y).references()
+    assert references["majority class"]["accuracy"] == np.mean(y[32:] == 1)
     prior = np.array([2, 20, 1]) / 23
-    assert found["majority class"]["cross_entropy"] == pytest.approx(-np.log(prior[y[32:]]).mean())
+    assert references["majority class"]["cross_entropy"] == pytest.approx(-np.log(prior[y[32:]]).mean())
     separable = np.eye(C, dtype=np.float32)[Small().arrays["y"]] * 9
     assert loaded(store, x=separable).references()["linear (features)"]["accuracy"] == 1.0
 

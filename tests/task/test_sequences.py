@@ -70,17 +70,17 @@ def test_padded_sequences_are_cut_to_the_longest_of_the_batch() -> None:
 def test_metrics_are_those_of_the_whole_part() -> None:
     task = loaded(Classes())
     answer = torch.tensor([[5.0, 0.0, 0.0]])
-    found = [score_reference(task, lambda b: answer.expand(len(b.target), 3), size=n) for n in (1, 3, 99)]
+    by_size = [score_reference(task, lambda b: answer.expand(len(b.target), 3), size=n) for n in (1, 3, 99)]
     want = -(torch.log_softmax(answer[0], 0)[torch.tensor([0, 1, 1, 1])]).mean().item()
-    for metrics in found:
+    for metrics in by_size:
         assert metrics["accuracy"] == 0.25
         assert metrics["cross_entropy"] == pytest.approx(want)
 
 
 def test_the_reference_is_the_prior_of_train() -> None:
-    found = loaded(Classes()).references()["majority class"]
-    assert found["accuracy"] == 0.25
-    assert found["cross_entropy"] == pytest.approx(-(math.log(3 / 5) + 3 * math.log(1 / 5)) / 4)
+    metrics = loaded(Classes()).references()["majority class"]
+    assert metrics["accuracy"] == 0.25
+    assert metrics["cross_entropy"] == pytest.approx(-(math.log(3 / 5) + 3 * math.log(1 / 5)) / 4)
 
 
 def test_one_logit_is_the_same_as_two() -> None:
@@ -96,8 +96,8 @@ def test_one_logit_is_the_same_as_two() -> None:
 
 def test_a_number_is_scored_in_its_own_unit() -> None:
     task = loaded(Numbers())
-    found = task.references()["constant"]
-    assert found["rmse"] == pytest.approx(math.sqrt(8 / 3)) and found["mae"] == pytest.approx(4 / 3)
+    metrics = task.references()["constant"]
+    assert metrics["rmse"] == pytest.approx(math.sqrt(8 / 3)) and metrics["mae"] == pytest.approx(4 / 3)
     batch = next(task.batches("train", 3))
     assert task.loss(batch.target + 2, batch).item() == pytest.approx(4.0)
 

@@ -131,10 +131,10 @@ def test_windows_at_random_are_of_the_same_people_in_all_parts(store: Store) -> 
 @pytest.mark.parametrize("target", ["raw", "standard"])
 def test_trivial_references(store: Store, target: str) -> None:
     task = loaded(store, target=target, stride=60)
-    found = task.references()
+    references = task.references()
     y, mean = whole(task, "test").target, whole(task, "train").target.mean()
-    assert found["constant"]["rmse"] == pytest.approx((y - mean).square().mean().sqrt().item(), rel=1e-4)
-    assert found["subject's mean (an oracle)"]["rmse"] == pytest.approx(
+    assert references["constant"]["rmse"] == pytest.approx((y - mean).square().mean().sqrt().item(), rel=1e-4)
+    assert references["subject's mean (an oracle)"]["rmse"] == pytest.approx(
         0.0, abs=1e-3
     )  # constant in a fixture
 
@@ -153,7 +153,7 @@ def test_the_real_parts(real: Store) -> None:
     assert breath.sizes == {"train": 300, "valid": 75, "test": 79}  # subject 13 has hardly a respiratory rate
     assert whole(heart, "test").input.shape == (90, 500, 2)
     assert heart.facts()["kind"] == "content-verified"
-    found = heart.references()
-    assert found["constant"]["rmse"] == pytest.approx(15.29, abs=0.01)
-    assert found["subject's mean (an oracle)"]["rmse"] == pytest.approx(1.12, abs=0.01)
+    references = heart.references()
+    assert references["constant"]["rmse"] == pytest.approx(15.29, abs=0.01)
+    assert references["subject's mean (an oracle)"]["rmse"] == pytest.approx(1.12, abs=0.01)
     assert loaded(real, **{**full, "stride": 400}).sizes == {"train": 2820, "valid": 705, "test": 846}

@@ -46,14 +46,14 @@ def test_metrics_of_a_part(store: Store, graph: str) -> None:
     task = loaded(store, graph)
     (batch,) = task.batches("test", 1)
     logits = torch.randn(len(batch.target), 2, generator=torch.Generator().manual_seed(1))
-    found = task.finish(task.score(logits, batch))
+    metrics = task.finish(task.score(logits, batch))
     label = batch.target[batch.index]
     difference = (logits[:, 1].double() - logits[:, 0].double())[batch.index]
     ordered, pairs = counted(difference.tolist(), (label == 1).tolist())
-    assert found["roc_auc"] == pytest.approx(ordered / pairs)
-    assert found["accuracy"] == pytest.approx(((difference > 0).long() == label).double().mean().item())
+    assert metrics["roc_auc"] == pytest.approx(ordered / pairs)
+    assert metrics["accuracy"] == pytest.approx(((difference > 0).long() == label).double().mean().item())
     shifted = task.finish(task.score(3 * logits + 1, batch))
-    assert shifted["roc_auc"] == pytest.approx(found["roc_auc"])
+    assert shifted["roc_auc"] == pytest.approx(metrics["roc_auc"])
     assert task.references()["majority class"]["roc_auc"] == 0.5
     edges = batch.edge_index
     assert {*map(tuple, edges.T.tolist())} == {*map(tuple, edges.flip(0).T.tolist())}

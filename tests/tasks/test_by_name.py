@@ -401,9 +401,9 @@ def test_the_first_commit_of_the_hub_is_pinned(store: Store, monkeypatch: pytest
     monkeypatch.setattr(
         HfApi, "dataset_info", lambda self, name, revision: type("Info", (), {"sha": next(commits)})
     )
-    found = hub.contents(hub.Repository("someone/set"), store)
-    assert found == {"someone/set": {"sha256": "a" * 40, "verified": "first seen"}}
-    assert hub.contents(hub.Repository("someone/set"), store) == found
+    pinned = hub.contents(hub.Repository("someone/set"), store)
+    assert pinned == {"someone/set": {"sha256": "a" * 40, "verified": "first seen"}}
+    assert hub.contents(hub.Repository("someone/set"), store) == pinned
     named = hub.contents(hub.Repository("someone/set", revision="c" * 40), store)
     assert named == {"someone/set": {"sha256": "c" * 40, "verified": "bytes"}}
     (pin,) = (path for path in (store.cache / "pins" / "hub").iterdir())
@@ -460,8 +460,8 @@ def write_planetoid(folder: Path) -> None:
 def pyg(
     dataset: str = "Planetoid", options: dict[str, Any] | None = None, split_of: str = "masks"
 ) -> PyGNodes:
-    given = {"name": "Cora"} if options is None else options
-    return PyGNodes(dataset=dataset, options=given, split_of=split_of, protocol="clean")
+    arguments = {"name": "Cora"} if options is None else options
+    return PyGNodes(dataset=dataset, options=arguments, split_of=split_of, protocol="clean")
 
 
 @pytest.mark.filterwarnings("ignore")  # of PyG's reader
@@ -536,10 +536,10 @@ def test_classes_of_a_graph_are_those_of_train(store: Store, monkeypatch: pytest
     """Numbers with gaps make no further classes; with published masks a class may be in test alone."""
     import tasks.pyg
 
-    made = tasks.pyg._arrays
+    original = tasks.pyg._arrays
 
     def with_gaps(dataset: Any, name: str) -> dict[str, np.ndarray]:
-        arrays = made(dataset, name)
+        arrays = original(dataset, name)
         y = np.array([3, 9, 40, 70])[arrays["y"]]
         masks = {key: np.arange(len(y)) % 3 == k for k, key in enumerate(tasks.pyg.PARTS.values())}
         y[2] = 50  # a node that tests

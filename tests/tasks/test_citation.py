@@ -92,8 +92,8 @@ def test_features_are_as_stored_or_shares_of_a_sum(store: Store) -> None:
 
 
 def test_references_beat_nothing_by_cheating(store: Store) -> None:
-    found = loaded(store).references()
-    assert found["linear (features)"]["accuracy"] > found["majority class"]["accuracy"]
+    references = loaded(store).references()
+    assert references["linear (features)"]["accuracy"] > references["majority class"]["accuracy"]
 
 
 # ---------------------------------------------------------------------------- the published files

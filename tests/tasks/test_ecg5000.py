@@ -56,11 +56,11 @@ def test_multiplicative_noise_scales_every_value(task: Beats, name: str, sigma: 
 
 @pytest.mark.parametrize("name", PERTURBATIONS)
 def test_noise_does_not_depend_on_how_test_is_cut(task: Beats, name: str) -> None:
-    found = []
+    inputs = []
     for size in (7, 128, 5000):
         rng = Generator().manual_seed(1)
-        found.append(torch.cat([task.perturb(b, name, rng).input for b in task.batches("test", size)]))
-    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+        inputs.append(torch.cat([task.perturb(b, name, rng).input for b in task.batches("test", size)]))
+    assert torch.equal(inputs[0], inputs[1]) and torch.equal(inputs[0], inputs[2])
 
 
 def test_the_rest_of_a_disturbed_batch_is_as_it_was(task: Beats) -> None:
@@ -82,8 +82,8 @@ def test_the_talk_has_two_classes_normal_and_abnormal(store: Store) -> None:
         Beats(perturb=None, protocol="paper"),
         Beats(perturb=None, protocol="paper", target="abnormal"),
     )
-    for one in (kinds, two):
-        one.load(store, 0)
+    for beats in (kinds, two):
+        beats.load(store, 0)
     assert (kinds.d_out, two.d_out) == (5, 2)
     for part in ("train", "valid", "test"):
         of_kinds, of_two = everything(kinds, part), everything(two, part)

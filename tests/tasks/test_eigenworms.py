@@ -25,9 +25,9 @@ PARTS: tuple[Part, ...] = ("train", "valid", "test")
 STEPS = 24  # of the fixture
 
 
-def made(store: Store, split: int = 0, **given: Any) -> EigenWorms:
+def made(store: Store, split: int = 0, **changes: Any) -> EigenWorms:
     arguments = {"split_of": "lem", "inputs": "raw", "entries": None, "keep": "last", "protocol": "official"}
-    task = EigenWorms(**(arguments | given))
+    task = EigenWorms(**(arguments | changes))
     task.load(store, split)
     return task
 
@@ -58,10 +58,10 @@ def test_the_official_splits_are_what_scikit_learn_draws(split_of: str, store: S
         train, valid = train_test_split(rest, test_size=0.15 / 0.85)
     task = made(store, split_of=split_of)
     assert task.sizes == {"train": 181, "valid": 39, "test": 39}
-    for part, wanted in zip(PARTS, (train, valid, test), strict=True):
-        found, target = everything(task, part)
-        assert sorted(positions(x, found)) == sorted(wanted)
-        assert target.tolist() == y[positions(x, found)].tolist()
+    for part, indices in zip(PARTS, (train, valid, test), strict=True):
+        inputs, target = everything(task, part)
+        assert sorted(positions(x, inputs)) == sorted(indices)
+        assert target.tolist() == y[positions(x, inputs)].tolist()
 
 
 def test_the_official_splits_differ() -> None:
@@ -74,11 +74,11 @@ def test_the_official_splits_differ() -> None:
 def test_the_clean_splits_have_every_class_in_every_part(split: int, store: Store) -> None:
     x, y = pooled(store.read(EIGENWORMS))
     task = made(store, split, split_of="stratified", protocol="clean")
-    found = {part: positions(x, everything(task, part)[0]) for part in PARTS}
-    assert {part: len(worms) for part, worms in found.items()} == {"train": 181, "valid": 39, "test": 39}
-    assert sorted(i for worms in found.values() for i in worms) == list(range(259))
+    by_part = {part: positions(x, everything(task, part)[0]) for part in PARTS}
+    assert {part: len(worms) for part, worms in by_part.items()} == {"train": 181, "valid": 39, "test": 39}
+    assert sorted(i for worms in by_part.values() for i in worms) == list(range(259))
     share = np.bincount(y) / 259
-    for worms in found.values():
+    for worms in by_part.values():
         assert np.abs(np.bincount(y[worms], minlength=5) - len(worms) * share).max() < 2
 
 
@@ -135,22 +135,22 @@ def test_raw_inputs_are_as_in_the_files(store: Store) -> None:
     arrays = store.read(EIGENWORMS)
     task = made(store)
     assert task.d_in == 6 and task.d_out == 5
-    found = torch.cat([everything(task, part)[0] for part in PARTS]).numpy()
+    inputs = torch.cat([everything(task, part)[0] for part in PARTS]).numpy()
     both = np.concatenate([arrays["x_train"], arrays["x_test"]])
-    np.testing.assert_array_equal(found, both[splits.load_index("eigenworms-lem")])
+    np.testing.assert_array_equal(inputs, both[splits.load_index("eigenworms-lem")])
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("arguments", "says"),
     [
         ({"split_of": "stratified"}, r"protocol=official is divided as split_of=lem or nrde; got stratified"),
         ({"protocol": "clean"}, r"protocol=clean is divided as split_of=stratified; got lem"),
         ({"entries": STEPS + 1}, rf"entries must be at most the {STEPS} steps of a worm; got {STEPS + 1}"),
     ],
 )
-def test_wrong_arguments_are_refused(given: dict[str, Any], says: str, store: Store) -> None:
+def test_wrong_arguments_are_refused(arguments: dict[str, Any], says: str, store: Store) -> None:
     with pytest.raises(InputError, match=says):
-        made(store, **given)
+        made(store, **arguments)
 
 
 @pytest.mark.usefixtures("small_data")

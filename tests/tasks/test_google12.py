@@ -164,14 +164,14 @@ def test_clean_silence_of_the_parts_has_no_sample_in_common():
     """Recordings that count their samples show where each second was cut out."""
     n = 200_000
     arrays = {"noise": np.tile(np.arange(n) // 10, 2).astype(np.int16), "noise_length": np.array([n, n])}
-    found = {}
+    samples = {}
     for part in reader.PARTS:
         seconds = google12._seconds_of_noise(arrays, part, 40, np.random.RandomState(0))
         assert seconds.shape == (40, 16000)
         assert len({tuple(second[:40]) for second in seconds}) > 10
-        found[part] = set(np.unique(seconds))
-    assert not found["train"] & found["valid"] and not found["valid"] & found["test"]
-    assert max(found["train"]) < 16000 <= min(found["valid"]) and min(found["test"]) >= 18000
+        samples[part] = set(np.unique(seconds))
+    assert not samples["train"] & samples["valid"] and not samples["valid"] & samples["test"]
+    assert max(samples["train"]) < 16000 <= min(samples["valid"]) and min(samples["test"]) >= 18000
 
 
 def test_clean_needs_a_second_of_noise_for_each_part():

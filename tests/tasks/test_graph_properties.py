@@ -132,8 +132,8 @@ def test_a_caterpillar_is_a_line_without_its_leaves_and_a_lobster_a_caterpillar(
 def test_a_tenth_of_the_edges_moves() -> None:
     rng = np.random.RandomState(0)
     line = FAMILIES["line"][1](30, rng)
-    found = [moved(line, rng) for _ in range(400)]
-    left, new = (np.mean([(keep & A).sum() / 2 for A in found]) for keep in (line, ~line))
+    graphs = [moved(line, rng) for _ in range(400)]
+    left, new = (np.mean([(keep & A).sum() / 2 for A in graphs]) for keep in (line, ~line))
     assert left == pytest.approx(0.9 * 29, abs=0.3) and new == pytest.approx(0.1 * 29, abs=0.3)
     full = ~np.eye(30, dtype=bool)
     assert (moved(full, rng) == full).all()
@@ -163,22 +163,22 @@ def test_graphs_count_alike_whatever_their_size_and_the_batch(store: Store, targ
     (batch,) = task.batches("test", 3)
     off = torch.randn(len(batch.target), generator=torch.Generator().manual_seed(0))
     squares = [off[batch.batch == g].square().mean() for g in range(3)] if target != "diameter" else off**2
-    wanted = float(sum(squares) / 3)
+    mse = float(sum(squares) / 3)
     output = (batch.target + off)[:, None]
-    assert task.loss(output, batch).item() == pytest.approx(wanted, rel=1e-5)
+    assert task.loss(output, batch).item() == pytest.approx(mse, rel=1e-5)
     if target == "diameter":
-        found = score_reference(task, lambda b: (b.target + off[b.index])[:, None], size=1)
-        assert found["log10_mse"] == pytest.approx(np.log10(wanted), rel=1e-5)
-    assert task.finish(task.score(output, batch))["mse"] == pytest.approx(wanted, rel=1e-5)
+        metrics = score_reference(task, lambda b: (b.target + off[b.index])[:, None], size=1)
+        assert metrics["log10_mse"] == pytest.approx(np.log10(mse), rel=1e-5)
+    assert task.finish(task.score(output, batch))["mse"] == pytest.approx(mse, rel=1e-5)
 
 
 def test_references(store: Store) -> None:
     task = task_of(store, target="diameter", n_train=60, n_test=30)
     y = {part: next(task.batches(part, 100)).target for part in task.sizes}
-    found = task.references()
+    references = task.references()
     constant = (y["test"] - y["train"].mean()).square().mean().item()
-    assert found["mean of train"]["mse"] == pytest.approx(constant, rel=1e-5)
-    assert found["linear (counts)"]["mse"] < constant
+    assert references["mean of train"]["mse"] == pytest.approx(constant, rel=1e-5)
+    assert references["linear (counts)"]["mse"] < constant
 
 
 @pytest.mark.parametrize("nodes", [[3, 8], [9, 8]])

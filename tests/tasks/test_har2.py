@@ -93,11 +93,11 @@ def test_clean_refuses_what_leaks(store: Store) -> None:
 
 def test_trivial_references(store: Store) -> None:
     task = loaded(store)
-    found = task.references()
-    assert found["majority class"]["accuracy"] == 0.5
-    assert found["majority class"]["cross_entropy"] == pytest.approx(np.log(2))
+    references = task.references()
+    assert references["majority class"]["accuracy"] == 0.5
+    assert references["majority class"]["cross_entropy"] == pytest.approx(np.log(2))
     # The level of a fixture's window is 0.2 times its activity, and 0 (2, 4, 6) and 1 (1, 3, 5) alternate.
-    assert found["linear (channel means)"]["accuracy"] < 0.9
+    assert references["linear (channel means)"]["accuracy"] < 0.9
     # Walking is 1..3: a threshold. 22 windows for 10 weights.
     moving = loaded(store, merge="moving", held_out="windows").references()
     assert moving["linear (channel means)"]["accuracy"] > 0.9

@@ -57,17 +57,17 @@ def parts(task: Heterophilic) -> list[set[int]]:
 
 
 def test_edges_go_one_way_unless_they_are_asked_to_go_both(store: Store) -> None:
-    one, both = (whole(made(store, "texas", edges=e)).edge_index for e in ("stored", "undirected"))
-    there = {tuple(edge) for edge in one.T.tolist()}
-    assert len(there) == one.shape[1] and (7, 7) in there, "no row twice; the loop stays"
-    assert {tuple(edge) for edge in both.T.tolist()} == there | {(b, a) for a, b in there}
-    assert both.shape[1] > one.shape[1]
+    stored, both = (whole(made(store, "texas", edges=e)).edge_index for e in ("stored", "undirected"))
+    links = {tuple(edge) for edge in stored.T.tolist()}
+    assert len(links) == stored.shape[1] and (7, 7) in links, "no row twice; the loop stays"
+    assert {tuple(edge) for edge in both.T.tolist()} == links | {(b, a) for a, b in links}
+    assert both.shape[1] > stored.shape[1]
 
 
 @pytest.mark.parametrize("graph", ["texas", "chameleon"])
 def test_reversed_edges_are_the_stored_ones_the_other_way(graph: str, store: Store) -> None:
-    one, other = (whole(made(store, graph, edges=e)).edge_index for e in ("stored", "reversed"))
-    assert torch.equal(other, one.flip(0)) and not torch.equal(other, one)
+    stored, other = (whole(made(store, graph, edges=e)).edge_index for e in ("stored", "reversed"))
+    assert torch.equal(other, stored.flip(0)) and not torch.equal(other, stored)
 
 
 def test_rows_of_features_are_divided_by_their_sums(store: Store) -> None:
@@ -86,9 +86,9 @@ def test_row_sums_are_those_of_pyg() -> None:
         transforms = pytest.importorskip("torch_geometric.transforms")
         from torch_geometric.data import Data
     x = torch.tensor([[1.0, 0.0, 3.0], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 1.0, 1.0]])
-    wanted = transforms.NormalizeFeatures()(Data(x=x.clone())).x
+    theirs = transforms.NormalizeFeatures()(Data(x=x.clone())).x
     ours = torch.from_numpy(graphs.row_sums_of_one(x.numpy()))
-    assert torch.equal(ours, wanted) and (ours[1] == 0).all()
+    assert torch.equal(ours, theirs) and (ours[1] == 0).all()
 
 
 def loaded_with(store: Store, **options: Any) -> Heterophilic:
@@ -139,8 +139,8 @@ def test_reversed_edges_spread_by_the_lines_of_the_published_file(real: Store) -
     for u, v in lines:
         A[u, v] = 1
     x = torch.randn(n, 3, dtype=torch.double, generator=torch.Generator().manual_seed(0))
-    wanted = A @ x.numpy() / A.sum(1, keepdims=True)
-    np.testing.assert_allclose(mean_spread(x, batch.edge_index)(x).numpy(), wanted, atol=1e-12)
+    means = A @ x.numpy() / A.sum(1, keepdims=True)
+    np.testing.assert_allclose(mean_spread(x, batch.edge_index)(x).numpy(), means, atol=1e-12)
 
 
 @pytest.mark.parametrize("graph", ["texas", "wisconsin", "cornell", "cornell_bingzhewei", "chameleon"])
@@ -208,9 +208,9 @@ def test_what_sees_no_link_scores_over_the_ten_splits(
     graph: str, majority: Any, linear: Any, real: Store
 ) -> None:
     """Mean and population deviation in percent, as docs/papers/graphcon.md has them."""
-    found = [made(real, graph, split).references() for split in range(10)]
+    references = [made(real, graph, split).references() for split in range(10)]
     for name, want in (("majority class", majority), ("linear (features)", linear)):
-        values = 100 * np.array([one[name]["accuracy"] for one in found])
+        values = 100 * np.array([scores[name]["accuracy"] for scores in references])
         assert (values.mean(), values.std()) == pytest.approx(want, abs=0.6)
 
 

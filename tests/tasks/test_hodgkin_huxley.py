@@ -38,24 +38,24 @@ def reference(y0: float, u: float, t: np.ndarray) -> np.ndarray:
         return [-u - current, an * (1 - n) - bn * n, am * (1 - m) - bm * m, ah * (1 - h) - bh * h]
 
     start = [-y0, *at_rest(np.zeros(1))[:, 0]]
-    found = solve_ivp(right, (0, t[-1]), start, method="DOP853", t_eval=t, rtol=1e-11, atol=1e-12).y
-    return np.concatenate([-found[:1], found[1:]]).T
+    solution = solve_ivp(right, (0, t[-1]), start, method="DOP853", t_eval=t, rtol=1e-11, atol=1e-12).y
+    return np.concatenate([-solution[:1], solution[1:]]).T
 
 
 def test_the_solver_against_another_one():
     t = np.linspace(0, 30, 61)
-    found = trajectories(np.array([7.3, -15.0]), np.array([9.0, 19.0]), 61, 30.0)
+    paths = trajectories(np.array([7.3, -15.0]), np.array([9.0, 19.0]), 61, 30.0)
     for i, (y0, u) in enumerate([(7.3, 9.0), (-15.0, 19.0)]):
-        wanted = reference(y0, u, t)
-        np.testing.assert_allclose(found[i, :, 0], wanted[:, 0], atol=5e-3)
-        np.testing.assert_allclose(found[i, :, 1:], wanted[:, 1:], atol=2e-5)
-        assert len(spikes(found[i, :, 0])) >= 2
+        exact = reference(y0, u, t)
+        np.testing.assert_allclose(paths[i, :, 0], exact[:, 0], atol=5e-3)
+        np.testing.assert_allclose(paths[i, :, 1:], exact[:, 1:], atol=2e-5)
+        assert len(spikes(paths[i, :, 0])) >= 2
 
 
 def test_its_error_is_of_fourth_order():
-    wanted = reference(5.0, 10.0, np.linspace(0, 10, 11))
+    exact = reference(5.0, 10.0, np.linspace(0, 10, 11))
     coarse, fine = (
-        np.abs(trajectories(np.array([5.0]), np.array([10.0]), 11, 10.0, step=h)[0] - wanted).max()
+        np.abs(trajectories(np.array([5.0]), np.array([10.0]), 11, 10.0, step=h)[0] - exact).max()
         for h in (0.05, 0.025)
     )
     assert 12 < coarse / fine < 40
@@ -128,8 +128,8 @@ def test_the_scores_by_an_independent_computation(task):
 
 
 def test_trivial_references_are_in_order(task):
-    found = {name: metrics["rmse_mv"] for name, metrics in task.references().items()}
-    assert found["constant"] > 2 * found["persistence"] > 2.5 * found["linear_2"] > 0
+    errors = {name: metrics["rmse_mv"] for name, metrics in task.references().items()}
+    assert errors["constant"] > 2 * errors["persistence"] > 2.5 * errors["linear_2"] > 0
 
 
 def test_the_fingerprint_matches_and_notices_other_data():

@@ -89,12 +89,12 @@ def test_the_reader_loses_nothing_but_names_and_order(tmp_path):
             for path in (folder / part / label).iterdir()
         )
         offsets, ids = arrays[f"{part}_offsets"], arrays[f"{part}_ids"]
-        found = sorted(
+        reviews = sorted(
             (bool(label), [words[i] for i in ids[a:b]])
             for label, a, b in zip(arrays[f"{part}_labels"], offsets, offsets[1:], strict=False)
         )
-        assert found == want
-        assert (np.lexsort(arrays[f"{part}_digests"].T[::-1]) == np.arange(len(found))).all()
+        assert reviews == want
+        assert (np.lexsort(arrays[f"{part}_digests"].T[::-1]) == np.arange(len(reviews))).all()
     packed = REVIEWS.read(Files(tmp_path / ARCHIVE))
     assert all(np.array_equal(packed[name], arrays[name]) for name in arrays)
 
@@ -105,11 +105,11 @@ def test_the_fingerprint_knows_texts_and_labels_not_names(tmp_path):
     for i, path in enumerate(sorted((folder / "train" / "pos").iterdir(), reverse=True)):
         path.rename(path.with_name(f"renamed_{i}.txt"))
     assert fingerprint(REVIEWS, REVIEWS.read(Files(folder))) == before
-    one, other = folder / "train" / "pos" / "renamed_0.txt", next((folder / "train" / "neg").iterdir())
-    a, b = one.read_bytes(), other.read_bytes()
-    one.write_bytes(b), other.write_bytes(a)
+    pos, neg = folder / "train" / "pos" / "renamed_0.txt", next((folder / "train" / "neg").iterdir())
+    a, b = pos.read_bytes(), neg.read_bytes()
+    pos.write_bytes(b), neg.write_bytes(a)
     assert fingerprint(REVIEWS, REVIEWS.read(Files(folder))) != before
-    one.write_bytes(a + b" "), other.write_bytes(b)
+    pos.write_bytes(a + b" "), neg.write_bytes(b)
     assert fingerprint(REVIEWS, REVIEWS.read(Files(folder))) != before
 
 
@@ -204,9 +204,9 @@ def test_batches_of_any_length(store):
     task = make(store, batching="any_length")
     rng = Generator().manual_seed(0)
     drawn = torch.randperm(28, generator=Generator().manual_seed(0))
-    found = [batch.index for batch in task.batches("train", 8, rng)]
-    assert sorted(map(len, found)) == [4, 8, 8, 8]
-    assert {tuple(b.tolist()) for b in found} == {tuple(b.tolist()) for b in drawn.split(8)}
+    indices = [batch.index for batch in task.batches("train", 8, rng)]
+    assert sorted(map(len, indices)) == [4, 8, 8, 8]
+    assert {tuple(b.tolist()) for b in indices} == {tuple(b.tolist()) for b in drawn.split(8)}
     assert torch.cat([batch.index for batch in task.batches("test", 8)]).tolist() == list(range(40))
     assert torch.cat([batch.index for batch in make(store).batches("test", 8)]).tolist() != list(range(40))
 
@@ -239,10 +239,10 @@ def test_scores_and_the_mean_over_batches(store):
         right += int(hits.sum())
         for name, value in task.score(z, batch).items():
             sums[name] = sums.get(name, 0.0) + value
-    found = task.finish(sums)
-    assert found["accuracy"] == right / 40
-    assert found["accuracy_batches"] == pytest.approx(sum(shares) / 6)
-    assert found["accuracy_batches"] != pytest.approx(found["accuracy"])  # the last batch has 5
+    metrics = task.finish(sums)
+    assert metrics["accuracy"] == right / 40
+    assert metrics["accuracy_batches"] == pytest.approx(sum(shares) / 6)
+    assert metrics["accuracy_batches"] != pytest.approx(metrics["accuracy"])  # the last batch has 5
 
 
 def test_naive_bayes_by_hand(store):

@@ -38,9 +38,9 @@ def test_splits_are_those_of_the_data(store: Store, graph: str) -> None:
 @pytest.mark.parametrize("graph", SETS)
 def test_edges_go_as_they_are_stored_or_both_ways(store: Store, graph: str) -> None:
     stored = store.read(SETS[graph])["edge_index"]
-    for edges, wanted in (("stored", stored), ("undirected", graphs.undirected(stored))):
-        there = next(loaded(store, graph, edges=edges).batches("train", 1)).edge_index
-        assert there is not None and there.tolist() == wanted.tolist()
+    for edges, expected in (("stored", stored), ("undirected", graphs.undirected(stored))):
+        edge_index = next(loaded(store, graph, edges=edges).batches("train", 1)).edge_index
+        assert edge_index is not None and edge_index.tolist() == expected.tolist()
 
 
 def test_the_area_is_that_of_scikit_learn(store: Store) -> None:
@@ -50,9 +50,9 @@ def test_the_area_is_that_of_scikit_learn(store: Store) -> None:
     batch = next(task.batches("test", 1))
     assert batch.index is not None
     logits = torch.randn(len(batch.target), 2, generator=torch.Generator().manual_seed(1)).round(decimals=1)
-    found = score_reference(task, lambda b: logits)
+    metrics = score_reference(task, lambda b: logits)
     score = torch.softmax(logits[batch.index].double(), 1)[:, 1].numpy().round(12)
-    assert found["roc_auc"] == pytest.approx(roc_auc_score(batch.target[batch.index].numpy(), score))
+    assert metrics["roc_auc"] == pytest.approx(roc_auc_score(batch.target[batch.index].numpy(), score))
     nan = score_reference(task, lambda b: logits * float("nan"))["roc_auc"]
     assert nan != nan
 
@@ -67,7 +67,7 @@ def test_the_linear_reference_is_that_of_small_graphs(store: Store, graph: str) 
     task = loaded(store, graph)
     known = F.one_hot(next(task.batches("train", 1)).target, task.d_out)
     torch.testing.assert_close(task.ridge(known), NodeClasses.ridge(task, known), rtol=1e-8, atol=1e-8)
-    found = task.references()
+    references = task.references()
     scored = set(task.better) - {"noisy_cross_entropy"}
-    assert set(found) == {"majority class", "linear (features)"}
-    assert all(set(metrics) == scored for metrics in found.values())
+    assert set(references) == {"majority class", "linear (features)"}
+    assert all(set(metrics) == scored for metrics in references.values())

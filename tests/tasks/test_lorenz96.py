@@ -122,8 +122,8 @@ def test_trivial_references_are_near_the_measured_ones(task):
         0.9: {"constant": 0.147, "persistence": 0.050, "linear": 0.0070},
         8.0: {"constant": 0.85, "persistence": 0.99, "linear": 0.63},
     }[task.forcing]
-    found = {name: metrics["nrmse"] for name, metrics in task.references().items()}
-    assert found == pytest.approx(want, rel=0.2 if task.forcing < 1 else 0.02)
+    errors = {name: metrics["nrmse"] for name, metrics in task.references().items()}
+    assert errors == pytest.approx(want, rel=0.2 if task.forcing < 1 else 0.02)
 
 
 def test_the_fingerprint_matches_and_notices_another_step(task, monkeypatch):

@@ -35,13 +35,13 @@ def inputs(task: NoisePaddedCIFAR10, part: str, size: int = 8, seed: int | None 
 def test_a_step_is_one_row_with_its_three_colours_side_by_side(store):
     """Against the images as they are stored, pixel by pixel: red is 0..31, green 32..63, blue 64..95."""
     x = store.read(CIFAR10)["x_test"]
-    found = inputs(loaded(store), "test")
-    assert found.shape == (20, 1000, 96)
+    sequences = inputs(loaded(store), "test")
+    assert sequences.shape == (20, 1000, 96)
     for i in (0, 7, 19):
         for row in range(32):
             for channel in range(3):
                 want = torch.from_numpy(x[i, channel, row].astype(np.float32)) / 255
-                assert torch.equal(found[i, row, 32 * channel : 32 * channel + 32], want)
+                assert torch.equal(sequences[i, row, 32 * channel : 32 * channel + 32], want)
 
 
 def test_the_parts_are_every_tenth_image_and_the_rest(store):
@@ -90,8 +90,8 @@ def test_fresh_noise_has_its_distribution_and_differs_between_images(store, nois
         assert float(tail.pow(4).mean()) == pytest.approx(3, rel=0.02)
     assert float(tail.mean()) == pytest.approx(mean, abs=5 * sd / n**0.5)
     assert float(tail.std()) == pytest.approx(sd, rel=5 / (2 * n) ** 0.5)
-    one, two = tail[0].flatten(), tail[1].flatten()
-    assert abs(float(torch.corrcoef(torch.stack([one, two]))[0, 1])) < 0.02
+    first, second = tail[0].flatten(), tail[1].flatten()
+    assert abs(float(torch.corrcoef(torch.stack([first, second]))[0, 1])) < 0.02
 
 
 @pytest.mark.parametrize(("noise", "protocol"), FRESH[:2])

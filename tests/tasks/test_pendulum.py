@@ -35,8 +35,8 @@ def test_the_solution_is_that_of_a_solver(theta0: float, ratio: float) -> None:
     def slope(_: float, y: np.ndarray) -> tuple[float, float]:
         return y[1], -ratio * np.sin(y[0])
 
-    wanted = solve_ivp(slope, (0, 12), (theta0, 0), "DOP853", t, rtol=1e-11, atol=1e-12).y.T
-    assert np.abs(released(theta0, t, ratio) - wanted).max() < 1e-7
+    solution = solve_ivp(slope, (0, 12), (theta0, 0), "DOP853", t, rtol=1e-11, atol=1e-12).y.T
+    assert np.abs(released(theta0, t, ratio) - solution).max() < 1e-7
 
 
 def test_targets_are_the_next_points_and_noise_is_on_train_and_valid_alone(tmp_path: Path) -> None:
@@ -54,9 +54,9 @@ def test_windows_lie_around_their_observation(tmp_path: Path) -> None:
     task = loaded(PendulumWindows(**WINDOWS | {"noise": 0.1}), tmp_path)
     assert task.sizes == {"train": 25, "valid": 10, "test": 10}
     batch = next(iter(task.batches("train", 100)))
-    back, now, ahead = (batch.target.unflatten(1, (6, 5))[:, part] for part in (slice(2), 2, slice(3, 6)))
+    behind, now, ahead = (batch.target.unflatten(1, (6, 5))[:, part] for part in (slice(2), 2, slice(3, 6)))
     assert torch.equal(batch.input[:, 0], now)
-    assert torch.equal(ahead[:-1, 0], now[1:]) and torch.equal(back[1:, 1], now[:-1])
+    assert torch.equal(ahead[:-1, 0], now[1:]) and torch.equal(behind[1:, 1], now[:-1])
     seen, clean = task.test_points()
     batch = next(iter(task.batches("test", 100)))
     assert torch.equal(batch.input[:, 0], seen[2:12])

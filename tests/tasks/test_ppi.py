@@ -24,9 +24,9 @@ def test_each_graph_is_in_one_part_as_stored(task: PPI, store: Store) -> None:
     arrays, g = store.read(SET), 0
     for part in ("train", "valid", "test"):
         for batch in task.batches(part, 1):
-            one = graphs.one(arrays, g)
-            assert batch.input.tolist() == one["x"].tolist() and batch.target.tolist() == one["y"].tolist()
-            assert batch.edge_index is not None and batch.edge_index.tolist() == one["edge_index"].tolist()
+            raw = graphs.one(arrays, g)
+            assert batch.input.tolist() == raw["x"].tolist() and batch.target.tolist() == raw["y"].tolist()
+            assert batch.edge_index is not None and batch.edge_index.tolist() == raw["edge_index"].tolist()
             g += 1
     assert g == 5
 
@@ -50,19 +50,19 @@ def test_micro_f1_counts_all_functions_together(task: PPI) -> None:
 
     true = false = missed = 0.0
     for batch in task.batches("train", 1):
-        said, there = answer(batch) > 0, batch.target == 1
-        true, false = true + (said & there).sum().item(), false + (said & ~there).sum().item()
-        missed += (~said & there).sum().item()
+        said, present = answer(batch) > 0, batch.target == 1
+        true, false = true + (said & present).sum().item(), false + (said & ~present).sum().item()
+        missed += (~said & present).sum().item()
     for size in (1, 2, 3):
-        found = score_reference(task, answer, part="train", size=size)["micro_f1"]
+        f1 = score_reference(task, answer, part="train", size=size)["micro_f1"]
         precision, recall = true / (true + false), true / (true + missed)
-        assert found == pytest.approx(2 * precision * recall / (precision + recall), rel=1e-12)
+        assert f1 == pytest.approx(2 * precision * recall / (precision + recall), rel=1e-12)
 
 
 def test_the_trivial_references(task: PPI) -> None:
-    found = task.references()
-    there = next(task.batches("test", 1)).target.mean().item()
-    assert found["every function"]["micro_f1"] == pytest.approx(2 * there / (1 + there), rel=1e-5)
-    share = found["share of each function"]
-    assert share["cross_entropy"] < found["every function"]["cross_entropy"]
-    assert all(set(metrics) == set(task.better) for metrics in found.values())
+    references = task.references()
+    density = next(task.batches("test", 1)).target.mean().item()
+    assert references["every function"]["micro_f1"] == pytest.approx(2 * density / (1 + density), rel=1e-5)
+    share = references["share of each function"]
+    assert share["cross_entropy"] < references["every function"]["cross_entropy"]
+    assert all(set(metrics) == set(task.better) for metrics in references.values())

@@ -125,8 +125,8 @@ def test_metrics_of_uniform_output(store):
     for kind, want in ((PTBWord, lambda c: c), (PTBChar, math.log2)):
         task = make(store, kind)
         batch = next(iter(task.batches("test", 1)))
-        found = task.finish(task.score(torch.zeros(*batch.target.shape, task.d_out), batch))
-        assert found[task.metric] == pytest.approx(want(task.d_out), rel=1e-6)
+        metrics = task.finish(task.score(torch.zeros(*batch.target.shape, task.d_out), batch))
+        assert metrics[task.metric] == pytest.approx(want(task.d_out), rel=1e-6)
     assert PTBWord.of_nats(1000.0) == math.inf
 
 
@@ -142,8 +142,8 @@ def test_the_temperature_that_is_best_on_valid_is_found(true, store):
         for batch in task.batches(part, 1):
             yield logits.expand(*batch.target.shape, task.d_out), batch
 
-    found = task.calibrate(answers)
-    assert found == {"temperature": min(max(round(true, 2), TEMPERATURES[-1]), TEMPERATURES[0])}
+    calibration = task.calibrate(answers)
+    assert calibration == {"temperature": min(max(round(true, 2), TEMPERATURES[-1]), TEMPERATURES[0])}
     batch = next(iter(task.batches("valid", 1)))
     scores = task.finish(task.score(logits.expand(*batch.target.shape, task.d_out), batch))
     assert (scores["bpc_tempered"] < scores["bpc"]) == (true != 1.0)
@@ -185,9 +185,9 @@ def test_references_from_counts_by_hand(store):
         bits["bigram"] -= math.log2(direct + 0.75 * kinds[v] / total[v] * p_w)
         bits["unigram"] -= math.log2(p_w)
         bits["uniform"] += math.log2(task.d_out)
-    found = {name: metrics["bpc"] for name, metrics in task.references().items()}
-    assert found == pytest.approx({name: b / len(test) for name, b in bits.items()}, rel=1e-9)
-    assert found["bigram"] < found["unigram"] < found["uniform"]
+    bpc = {name: metrics["bpc"] for name, metrics in task.references().items()}
+    assert bpc == pytest.approx({name: b / len(test) for name, b in bits.items()}, rel=1e-9)
+    assert bpc["bigram"] < bpc["unigram"] < bpc["uniform"]
 
 
 def test_bigram_probabilities_add_up_to_one(store):

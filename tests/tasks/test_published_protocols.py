@@ -29,6 +29,6 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("target", ARGUMENTS)
 def test_a_config_has_the_published_arguments(target: str) -> None:
     module, _, _ = target.partition(".")
-    found = read_yaml(CONF / "task" / f"{module}.yaml")
-    ours = {key: value for key, value in found.items() if key not in ("smoke", "datasets")}
+    config = read_yaml(CONF / "task" / f"{module}.yaml")
+    ours = {key: value for key, value in config.items() if key not in ("smoke", "datasets")}
     assert ours == {"_target_": f"tasks.{target}", **ARGUMENTS[target]}

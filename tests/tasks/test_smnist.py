@@ -285,8 +285,8 @@ def test_a_run_scores_every_disturbed_part(tmp_path, monkeypatch):
 
 
 def test_several_pixels_at_a_step_are_the_same_in_order(store: Store) -> None:
-    one, rows, image = (loaded(store, per_step=n) for n in (None, 28, 784))
-    (x, _), (by_row, _), (whole_image, _) = (whole(task, "test") for task in (one, rows, image))
+    pixels, rows, image = (loaded(store, per_step=n) for n in (None, 28, 784))
+    (x, _), (by_row, _), (whole_image, _) = (whole(task, "test") for task in (pixels, rows, image))
     assert by_row.shape[1:] == (28, 28) and whole_image.shape[1:] == (1, 784) and image.d_in == 784
     assert torch.equal(by_row.flatten(1), x.flatten(1)) and torch.equal(whole_image.flatten(1), x.flatten(1))
     with pytest.raises(InputError, match="per_step must divide the 28 pixels that stride=28 leaves; got 5"):

@@ -56,15 +56,15 @@ def test_the_input_is_grey_and_place_as_stored(task: Superpixels) -> None:
 def test_scores_are_those_of_the_whole_part(task: Superpixels) -> None:
     batch = everything(task, "test")
     logits = torch.sin(batch.index[:, None] + torch.arange(10.0))
-    found = score_reference(task, lambda batch: logits[batch.index], size=7)
-    assert found["accuracy"] == (logits.argmax(1) == batch.target).double().mean().item()
-    assert found["cross_entropy"] == pytest.approx(task.loss(logits, batch).item(), rel=1e-5)
+    metrics = score_reference(task, lambda batch: logits[batch.index], size=7)
+    assert metrics["accuracy"] == (logits.argmax(1) == batch.target).double().mean().item()
+    assert metrics["cross_entropy"] == pytest.approx(task.loss(logits, batch).item(), rel=1e-5)
 
 
 def test_the_trivial_references(task: Superpixels) -> None:
-    found = {name: metrics["accuracy"] for name, metrics in task.references().items()}
+    accuracies = {name: metrics["accuracy"] for name, metrics in task.references().items()}
     # the fixture's digit is the column that is bright
-    assert found["linear (grey in 4 x 4 fields)"] > found["majority class"]
+    assert accuracies["linear (grey in 4 x 4 fields)"] > accuracies["majority class"]
 
 
 @pytest.mark.parametrize(

@@ -31,11 +31,11 @@ def test_half_trains_a_quarter_validates(store):
 
 
 def test_homophily_is_that_of_the_links(store):
-    found = []
+    h = []
     for level in (0.0, 0.5, 1.0):
         batch = batch_of(loaded(store, level))
-        found.append(edge_homophily(batch.edge_index, batch.target))
-    assert found[0] < 0.4 < found[1] < 0.8 < found[2]  # some links of the stand-in are there at every level
+        h.append(edge_homophily(batch.edge_index, batch.target))
+    assert h[0] < 0.4 < h[1] < 0.8 < h[2]  # some links of the stand-in are there at every level
 
 
 def test_linear_reference_beats_the_majority(store):

@@ -39,8 +39,8 @@ def test_the_official_graph_has_the_links_of_the_clean_one_under_other_numbers(s
     assert torch.equal(official.input, clean.input) and torch.equal(official.target, clean.target)
     assert not torch.equal(official.edge_index, clean.edge_index)
     met = list(dict.fromkeys(store.read(musae.CHAMELEON)["edge_index"].T.reshape(-1).tolist()))
-    back = torch.tensor(met)[official.edge_index]
-    assert set(zip(*back.tolist(), strict=True)) == set(zip(*clean.edge_index.tolist(), strict=True))
+    translated = torch.tensor(met)[official.edge_index]
+    assert set(zip(*translated.tolist(), strict=True)) == set(zip(*clean.edge_index.tolist(), strict=True))
 
 
 def test_metrics_against_plain_numpy(store):
@@ -50,8 +50,8 @@ def test_metrics_against_plain_numpy(store):
     said = torch.linspace(0, 1, 60)[:, None]
     y, nodes = batch.target.numpy().astype(float), batch.index.numpy()
     mse = np.mean((said.numpy()[nodes, 0].astype(float) - y[nodes]) ** 2)
-    found = task.finish(task.score(said, batch))
-    assert found == pytest.approx(
+    metrics = task.finish(task.score(said, batch))
+    assert metrics == pytest.approx(
         {"mse": mse, "nmse": mse / y.mean(), "nmse_variance": mse / y[nodes].var()}, rel=1e-9
     )
     assert task.loss(said, batch).item() == pytest.approx(mse, rel=1e-5)
@@ -137,10 +137,10 @@ def test_a_constant_scores_what_is_printed_for_gat(real, graph, level, mean, sd,
     splits = real.read(SETS[graph][1])
     constant, zero = [], []
     for k in range(10):
-        nodes = {part: torch.from_numpy(there) for part, there in graphs.fixed_split(splits, k).items()}
+        nodes = {part: torch.from_numpy(ids) for part, ids in graphs.fixed_split(splits, k).items()}
         tested = dataclasses.replace(batch, index=nodes["test"])
-        for found, value in ((constant, y[nodes["train"]].mean()), (zero, torch.zeros(()))):
-            found.append(task.finish(task.score(value.expand(len(y), 1), tested))["nmse"])
+        for scores, value in ((constant, y[nodes["train"]].mean()), (zero, torch.zeros(()))):
+            scores.append(task.finish(task.score(value.expand(len(y), 1), tested))["nmse"])
     assert np.mean(constant) == pytest.approx(mean, abs=5e-4)
     assert np.std(constant) == pytest.approx(sd, abs=5e-4)
     assert np.mean(zero) == pytest.approx(dead, abs=5e-4)

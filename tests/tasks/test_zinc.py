@@ -62,13 +62,15 @@ def test_the_error_is_absolute_and_does_not_depend_on_the_batch_size(store: Stor
 @pytest.mark.parametrize("protocol", ["official", "paper"])
 def test_the_trivial_references(store: Store, protocol: str) -> None:
     task = loaded(store, protocol=protocol)
-    found = task.references()
+    references = task.references()
     train, test = (next(task.batches(p, 1000)).target for p in ("train", "test"))
-    assert found["mean of train"]["mae"] == pytest.approx((test - train.mean()).abs().mean().item(), rel=1e-5)
+    assert references["mean of train"]["mae"] == pytest.approx(
+        (test - train.mean()).abs().mean().item(), rel=1e-5
+    )
     median = (test - train.median()).abs().mean().item()
-    assert found["median of train"]["mae"] == pytest.approx(median, rel=1e-5)
+    assert references["median of train"]["mae"] == pytest.approx(median, rel=1e-5)
     # the fixture's target is linear in the numbers of atoms
-    assert found["linear (numbers of atoms)"]["mae"] < 1e-4
+    assert references["linear (numbers of atoms)"]["mae"] < 1e-4
 
 
 @pytest.mark.parametrize(
@@ -100,5 +102,5 @@ def test_one_shared_layer_is_a_plain_network(store: Store) -> None:
     for _ in range(5):
         x = torch.relu(coupling(x, batch.edge_index))
     total = torch.zeros(5, 1).index_add(0, batch.batch, net.decoder(x))
-    found = net(batch.input, batch.edge_index, batch=batch.batch)
-    torch.testing.assert_close(found, total, rtol=1e-4, atol=1e-5 * total.abs().max().item())
+    output = net(batch.input, batch.edge_index, batch=batch.batch)
+    torch.testing.assert_close(output, total, rtol=1e-4, atol=1e-5 * total.abs().max().item())

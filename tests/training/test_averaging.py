@@ -173,9 +173,9 @@ def test_calibration_comes_before_test_and_is_recorded(monkeypatch):
     seen = []
 
     def calibrate(self, outputs):
-        told = torch.cat([output for output, _ in outputs("valid")])
+        answers = torch.cat([output for output, _ in outputs("valid")])
         seen.append(self.draws[-1])
-        self.shift = float(told.mean())
+        self.shift = float(answers.mean())
         return {"shift": self.shift}
 
     def finish(self, sums):
@@ -196,5 +196,5 @@ def test_calibration_comes_before_test_and_is_recorded(monkeypatch):
 
 def test_a_search_calibrates_nothing(monkeypatch):
     monkeypatch.setattr(h.task_class("Odd"), "calibrate", lambda self, outputs: 1 / 0, raising=False)
-    made = h.make(h.spec_of(h.odd(*NET, "runtime.score_test=false")))
-    assert made["status"] == "finished" and "calibration" not in made
+    record = h.make(h.spec_of(h.odd(*NET, "runtime.score_test=false")))
+    assert record["status"] == "finished" and "calibration" not in record

@@ -59,10 +59,10 @@ def test_effective_steps_are_those_of_every_unit_of_every_layer(task: Adding) ->
     with torch.no_grad():
         model.layers[0].layers[0].c.zero_()
         model.layers[0].layers[1].c.copy_(torch.tensor([-np.log(3), 0.0, np.log(3)]))
-    found = EffectiveSteps().collect(model, task, 8, "cpu")
-    assert set(found) == {"steps_1", "steps_2"} and found["steps_1"].dtype == np.float32
-    assert found["steps_1"] == pytest.approx([0.1, 0.1, 0.1])
-    assert found["steps_2"] == pytest.approx([0.05, 0.1, 0.15])
+    collected = EffectiveSteps().collect(model, task, 8, "cpu")
+    assert set(collected) == {"steps_1", "steps_2"} and collected["steps_1"].dtype == np.float32
+    assert collected["steps_1"] == pytest.approx([0.1, 0.1, 0.1])
+    assert collected["steps_2"] == pytest.approx([0.05, 0.1, 0.15])
 
 
 def test_a_net_without_steps_of_its_own_is_refused(task: Adding) -> None:
@@ -85,10 +85,10 @@ def test_the_true_right_hand_side_has_the_errors_of_each_scheme(tmp_path: Path) 
     task.load(Store(None, tmp_path), 0)
     layer = TrueSlope(2, 4, scheme="euler", dt=0.25).double()
     task._paths = {part: x.double() for part, x in task._paths.items()}
-    found = StepSizes(factors=[2.0, 1.0, 0.5, 0.25], n_times=4).collect(layer, task, 8, "cpu")
-    assert found["step"].tolist() == [0.0625, 0.125, 0.25, 0.5]
+    table = StepSizes(factors=[2.0, 1.0, 0.5, 0.25], n_times=4).collect(layer, task, 8, "cpu")
+    assert table["step"].tolist() == [0.0625, 0.125, 0.25, 0.5]
     for scheme, order in (("euler", 1), ("midpoint", 2), ("rk4", 4)):
-        rate = np.log2(found[scheme][1] / found[scheme][0])
+        rate = np.log2(table[scheme][1] / table[scheme][0])
         assert rate == pytest.approx(order, abs=0.4)
     with pytest.raises(InputError, match="must be a whole multiple of each; got 3"):
         StepSizes(factors=[4.0, 3.0], n_times=4)
@@ -104,7 +104,7 @@ def test_forecasts_and_spectra_of_an_autoencoder_by_hand(tmp_path: Path) -> None
     task.load(Store(None, tmp_path), 0)
     torch.manual_seed(0)
     layer = KoopmanAutoencoder(5, 4, width=6, steps=3, back_steps=2, eta=0.1)
-    found = Forecasts(steps=7, n=2).collect(layer, task, 8, "cpu")
+    arrays = Forecasts(steps=7, n=2).collect(layer, task, 8, "cpu")
     seen, clean = task.test_points()  # 30 points: the first starts are 0 and 22
     errors = []
     for start in (0, 22):
@@ -112,10 +112,10 @@ def test_forecasts_and_spectra_of_an_autoencoder_by_hand(tmp_path: Path) -> None
         for _ in range(7):
             q = layer.Omega @ q
         errors.append(float((layer.decode(q) - clean[start + 7]).norm().detach() / clean[start + 7].norm()))
-    assert found["error"].shape == (7,) and found["error"][-1] == pytest.approx(np.mean(errors), rel=1e-4)
-    assert found["modulus"] == pytest.approx(np.full(4, 0.99), rel=1e-5)
-    assert np.hypot(found["real"], found["imaginary"]) == pytest.approx(found["modulus"])
-    assert found["product"] == pytest.approx(np.ones(4), rel=1e-5)
+    assert arrays["error"].shape == (7,) and arrays["error"][-1] == pytest.approx(np.mean(errors), rel=1e-4)
+    assert arrays["modulus"] == pytest.approx(np.full(4, 0.99), rel=1e-5)
+    assert np.hypot(arrays["real"], arrays["imaginary"]) == pytest.approx(arrays["modulus"])
+    assert arrays["product"] == pytest.approx(np.ones(4), rel=1e-5)
     assert len(Forecasts(steps=1000, n=2).collect(layer, task, 8, "cpu")["error"]) == 22
     with pytest.raises(ConfigError, match="Forecasts needs the model koopman"):
         Forecasts(steps=7, n=2).collect(net(), task, 8, "cpu")

@@ -17,7 +17,7 @@ from physml.training.trainer import Trainer
 TASKS = {
     "SignOfSum": {"n": 96, "length": 12},
     "LeakyMean": {"n": 64, "length": 20},
-    "Echo": {"n": 1200, "n_ids": 4, "back": 3, "window": 4, "noise": 0.1},
+    "Echo": {"n": 1200, "n_ids": 4, "lag": 3, "window": 4, "noise": 0.1},
     "Communities": {"n": 120, "n_classes": 3, "degree": 20, "noise": 0.7},
 }
 SETTINGS = {
@@ -51,26 +51,28 @@ def task_of(spec):
 @pytest.mark.parametrize("name", TASKS)
 def test_the_known_structure_is_learnt(name):
     spec = h.spec_of(overrides(name))
-    made = h.make(spec)
+    record = h.make(spec)
     task = task_of(spec)
-    test = made["metrics"]["best"]["test"][task.metric]
+    test = record["metrics"]["best"]["test"][task.metric]
     if name == "Echo":
-        assert test < 0.5 * made["references"]["unigram"]["nats"]
+        assert test < 0.5 * record["references"]["unigram"]["nats"]
         assert test < task.oracle_nats() + 0.35  # without carried state half the ids are unknown: 0.87
     elif name == "LeakyMean":
-        assert test < 0.25 * made["references"]["zero"]["rmse"]
+        assert test < 0.25 * record["references"]["zero"]["rmse"]
     elif name == "SignOfSum":
-        assert test > made["references"]["majority"]["accuracy"] + 0.25
+        assert test > record["references"]["majority"]["accuracy"] + 0.25
     else:
-        assert test > made["references"]["own features"]["accuracy"] + 0.1
-    assert made["metrics"]["best"]["valid"].keys() == set(task.better)
-    assert made["data"]["sizes"] == task.sizes
+        assert test > record["references"]["own features"]["accuracy"] + 0.1
+    assert record["metrics"]["best"]["valid"].keys() == set(task.better)
+    assert record["data"]["sizes"] == task.sizes
 
 
 def test_each_split_has_its_own_data():
-    zero, one = (h.make(h.spec_of(overrides("LeakyMean", "trainer.epochs=1", f"split={s}"))) for s in (0, 1))
-    assert zero["metrics"] != one["metrics"] and zero["references"] != one["references"]
-    assert zero["identity"] == one["identity"]
+    first, second = (
+        h.make(h.spec_of(overrides("LeakyMean", "trainer.epochs=1", f"split={s}"))) for s in (0, 1)
+    )
+    assert first["metrics"] != second["metrics"] and first["references"] != second["references"]
+    assert first["identity"] == second["identity"]
 
 
 # ---------------------------------------------------------------------------- carried state
@@ -105,11 +107,11 @@ def test_state_is_carried_from_batch_to_batch_cut_from_the_graph_and_reset():
     trainer.fit()
     per_epoch = trainer.steps_per_epoch
     assert len(states) == 2 * per_epoch and per_epoch >= 3
-    for i, (given, _) in enumerate(states):
+    for i, (carried, _) in enumerate(states):
         if i % per_epoch == 0:
-            assert given is None  # an epoch begins at rest
+            assert carried is None  # an epoch begins at rest
             continue
-        for got, left in zip(tensors(given), tensors(states[i - 1][1]), strict=True):
+        for got, left in zip(tensors(carried), tensors(states[i - 1][1]), strict=True):
             assert torch.equal(got, left) and left.requires_grad and not got.requires_grad
 
 

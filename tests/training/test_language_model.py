@@ -30,8 +30,8 @@ def want(monkeypatch, tmp_path):
     with monkeypatch.context() as context:
         for name in ("results", "runs"):
             context.setenv(f"PHYSML_{name.upper()}", str(tmp_path / "undisturbed" / name))
-        made = h.make(spec)
-        return h.numbers(made), made["calibration"], h.curve(spec)
+        record = h.make(spec)
+        return h.numbers(record), record["calibration"], h.curve(spec)
 
 
 @pytest.mark.parametrize("step", [2, 5, 8, 10])
@@ -52,8 +52,8 @@ def test_a_stop_in_the_middle_of_a_turn_changes_no_bit(step, want, monkeypatch):
     state = checkpoint.load(spec.work_folder, spec.place.identity)["trainer"]
     assert (state["step"], state["step_in_epoch"]) == (step, (step - 1) % 3 + 1)
     assert state["state"] is not None and (state["average"]["n"] > 0) == (step > 6)
-    made = h.make(spec)
-    assert (h.numbers(made), made["calibration"], h.curve(spec)) == want
+    record = h.make(spec)
+    assert (h.numbers(record), record["calibration"], h.curve(spec)) == want
 
 
 @pytest.mark.parametrize("part", ["valid", "test"])
@@ -74,5 +74,5 @@ def test_a_stop_when_it_is_measured_changes_no_bit(part, want, monkeypatch):
         with pytest.raises(Preempted):
             h.make(spec)
     assert seen == [want[1]["last"]["temperature"]] and not spec.record_path.exists()
-    made = h.make(spec)
-    assert (h.numbers(made), made["calibration"], h.curve(spec)) == want
+    record = h.make(spec)
+    assert (h.numbers(record), record["calibration"], h.curve(spec)) == want

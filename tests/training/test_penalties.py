@@ -40,5 +40,5 @@ def test_a_penalty_is_part_of_the_loss_that_is_trained():
 
 def test_penalties_are_those_of_all_layers():
     net = nn.Sequential(nn.Linear(2, 2), SoftOrthogonalRNN(2, 3, orthogonality=1.0), SoftOrthogonalRNN(3, 3))
-    found = [penalty() for penalty in penalties(net)]
-    assert len(found) == 2 and found[1] is None and isinstance(found[0], torch.Tensor)
+    terms = [penalty() for penalty in penalties(net)]
+    assert len(terms) == 2 and terms[1] is None and isinstance(terms[0], torch.Tensor)

@@ -21,13 +21,13 @@ def rates(values, mode="min", factor=0.5, patience=2, start=1):
     """The rate after each value."""
     opt = optimizer()
     schedule = CumulativePlateau(opt, mode, factor=factor, patience=patience, start=start)
-    found = []
+    lrs = []
     for value in values:
         opt.step()
         schedule.step(value)
-        found.append(opt.param_groups[0]["lr"])
-        assert schedule.get_last_lr() == [found[-1]]
-    return found
+        lrs.append(opt.param_groups[0]["lr"])
+        assert schedule.get_last_lr() == [lrs[-1]]
+    return lrs
 
 
 @pytest.mark.parametrize(
@@ -54,12 +54,12 @@ def test_a_count_in_a_row_would_fall_later():
     """The rule differs from torch's, which starts anew at each better value."""
     opt = optimizer()
     plateau = ReduceLROnPlateau(opt, "min", factor=0.5, patience=1)
-    found = []
+    lrs = []
     for value in (3.0, 4.0, 2.0, 4.0, 4.0):
         opt.step()
         plateau.step(value)
-        found.append(opt.param_groups[0]["lr"])
-    assert found != rates([3.0, 4.0, 2.0, 4.0, 4.0])
+        lrs.append(opt.param_groups[0]["lr"])
+    assert lrs != rates([3.0, 4.0, 2.0, 4.0, 4.0])
 
 
 def test_a_schedule_that_is_loaded_goes_on_as_it_would_have():
@@ -122,6 +122,6 @@ def test_a_run_ends_before_an_epoch_of_a_rate_that_is_too_low(monkeypatch):
             "start: 1, metric: null}",
         )
     )
-    made = h.make(spec)
-    assert (made["n_epochs"], made["status"]) == (3, "finished")
+    record = h.make(spec)
+    assert (record["n_epochs"], record["status"]) == (3, "finished")
     assert [float(row["lr"]) for row in h.curve(spec)] == [0.01, 0.01, 0.005]

@@ -51,9 +51,9 @@ def test_a_step_sees_the_graph_of_its_clusters_and_nothing_else() -> None:
         nodes = batch.target.tolist()  # targets are the numbers of the nodes
         assert torch.equal(batch.input, whole.input[nodes])
         assert sorted(batch.target[batch.index].tolist()) == [i for i in sorted(nodes) if i % 3 == 0]
-        found = sorted(zip(*batch.target[batch.edge_index].tolist(), batch.edge_weight.tolist(), strict=True))
+        edges = sorted(zip(*batch.target[batch.edge_index].tolist(), batch.edge_weight.tolist(), strict=True))
         every = zip(*whole.edge_index.tolist(), whole.edge_weight.tolist(), strict=True)
-        assert found == sorted(edge for edge in every if edge[0] in nodes and edge[1] in nodes) and found
+        assert edges == sorted(edge for edge in every if edge[0] in nodes and edge[1] in nodes) and edges
 
 
 @pytest.mark.parametrize(("n_parts", "per_batch"), [(1, 1), (6, 2), (7, 3), (20, 1)])

@@ -120,31 +120,31 @@ def test_test_data_are_scored_no_more_than_needed(rule, values, best, times, mon
     task = h.task_class("Odd")
     monkeypatch.setattr(task, "draws", [])
     scripted(monkeypatch, values)
-    made = h.make(h.spec_of(h.odd(f"{SELECT}.{rule}")))
+    run = h.make(h.spec_of(h.odd(f"{SELECT}.{rule}")))
     assert scored(task) == times
-    assert made["selected"]["epoch"] == best
-    assert made["selected"]["step"] == 4 * best
-    assert made["metrics"]["last"]["valid"]["mse"] == values[-1]
-    assert made["metrics"]["best"]["valid"]["mse"] == values[best - 1]
-    assert made["metrics"]["best"]["test"].keys() == {"mse"}
+    assert run["selected"]["epoch"] == best
+    assert run["selected"]["step"] == 4 * best
+    assert run["metrics"]["last"]["valid"]["mse"] == values[-1]
+    assert run["metrics"]["best"]["valid"]["mse"] == values[best - 1]
+    assert run["metrics"]["best"]["test"].keys() == {"mse"}
 
 
 def test_a_curve_on_test(monkeypatch):
     task = h.task_class("Odd")
     monkeypatch.setattr(task, "draws", [])
     spec = h.spec_of(h.odd("trainer.epochs=5", "trainer.test_every=2"))
-    made = h.make(spec)
+    run = h.make(spec)
     rows = h.curve(spec)
     assert [row["epoch"] for row in rows if row["test/mse"]] == ["2", "4", "5"]
-    assert float(rows[-1]["test/mse"]) == pytest.approx(made["metrics"]["last"]["test"]["mse"], rel=5e-6)
+    assert float(rows[-1]["test/mse"]) == pytest.approx(run["metrics"]["last"]["test"]["mse"], rel=5e-6)
 
 
 def test_test_is_not_looked_at_when_it_is_not_to_be_scored(monkeypatch):
     task = h.task_class("Odd")
     monkeypatch.setattr(task, "draws", [])
-    made = h.make(h.spec_of(h.odd("runtime.score_test=false", "trainer.test_every=1")))
+    run = h.make(h.spec_of(h.odd("runtime.score_test=false", "trainer.test_every=1")))
     assert "test" not in task.draws
-    assert made["metrics"]["best"]["test"] == {} and made["metrics"]["best"]["valid"]
+    assert run["metrics"]["best"]["test"] == {} and run["metrics"]["best"]["valid"]
 
 
 def test_selected_weights_are_those_of_their_epoch(monkeypatch):
@@ -167,17 +167,17 @@ def test_selected_weights_are_those_of_their_epoch(monkeypatch):
 
 def test_evaluation_every_few_epochs_and_a_number_of_steps():
     spec = h.spec_of(h.odd("trainer.epochs=10", "trainer.eval_every=2", "trainer.max_steps=14"))
-    made = h.make(spec)
+    run = h.make(spec)
     assert [(row["epoch"], row["step"]) for row in h.curve(spec)] == [("2", "8"), ("4", "14")]
-    assert (made["n_steps"], made["n_epochs"]) == (14, 4)
+    assert (run["n_steps"], run["n_epochs"]) == (14, 4)
     assert record.read(spec.record_path)["curve"].endswith(".curve.csv.gz")
 
 
 def test_early_stopping_ends_the_run(monkeypatch):
     scripted(monkeypatch, [3.0, 1.0, 2.0, 1.0, 0.5])
     stop = "trainer.stop={_target_: physml.training.selection.Patience, epochs: 2, metric: null}"
-    made = h.make(h.spec_of(h.odd("trainer.epochs=5", stop)))
-    assert (made["n_epochs"], made["selected"]["epoch"], made["status"]) == (4, 2, "finished")
+    run = h.make(h.spec_of(h.odd("trainer.epochs=5", stop)))
+    assert (run["n_epochs"], run["selected"]["epoch"], run["status"]) == (4, 2, "finished")
 
 
 def test_a_run_ends_where_validation_has_reached_the_value(monkeypatch):
@@ -185,6 +185,6 @@ def test_a_run_ends_where_validation_has_reached_the_value(monkeypatch):
     scripted(monkeypatch, [3.0, 1.0, 0.5, 0.1, 0.05])
     stop = "trainer.stop={_target_: physml.training.selection.Reached, value: 0.5, metric: null}"
     spec = h.spec_of(h.odd("trainer.epochs=5", "trainer.test_every=1", f"{SELECT}.Last", stop))
-    made = h.make(spec)
-    assert (made["n_epochs"], made["n_steps"], made["selected"]["epoch"]) == (3, 12, 3)
+    run = h.make(spec)
+    assert (run["n_epochs"], run["n_steps"], run["selected"]["epoch"]) == (3, 12, 3)
     assert [float(row["test/mse"]) for row in h.curve(spec)] == [30.0, 10.0, 5.0]

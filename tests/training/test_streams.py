@@ -23,10 +23,10 @@ def first_losses(overrides, n=4):
         loss = task.loss
 
         def watched(self, output, batch):
-            found = loss(self, output, batch)
-            losses.append(found.item())
+            value = loss(self, output, batch)
+            losses.append(value.item())
             inputs.append(batch.input.flatten().tolist())
-            return found
+            return value
 
         patch.setattr(task, "loss", watched)
         patch.setattr(Trainer, "_step", step)
@@ -105,10 +105,10 @@ def test_a_worker_process_makes_the_same_record(monkeypatch, tmp_path):
 @pytest.mark.parametrize(("precision", "allowed"), [("fp32", False), ("tf32", True), ("bf16", False)])
 def test_tf32_is_on_or_off_by_config_alone(precision, allowed, monkeypatch):
     set_precision("fp32" if allowed else "tf32")  # whatever stood before
-    made = h.make(h.spec_of(h.odd(f"precision={precision}")))
+    run = h.make(h.spec_of(h.odd(f"precision={precision}")))
     assert torch.backends.cuda.matmul.allow_tf32 is allowed
     assert torch.backends.cudnn.allow_tf32 is allowed
-    assert made["precision"] == precision and made["machine"]["tf32"] is allowed
+    assert run["precision"] == precision and run["machine"]["tf32"] is allowed
     set_precision("fp32")
 
 
@@ -118,10 +118,10 @@ def test_tf32_is_on_or_off_by_config_alone(precision, allowed, monkeypatch):
 def test_bf16_trains(model):
     overrides = [o for o in h.odd("precision=bf16") if not o.startswith("model.")]
     overrides[0] = f"model={model}"
-    made = h.make(h.spec_of(overrides))
-    assert made["status"] == "finished", made["reason"]
+    run = h.make(h.spec_of(overrides))
+    assert run["status"] == "finished", run["reason"]
     full = h.make(h.spec_of([o for o in overrides if o != "precision=bf16"]))
-    best, exact = (m["metrics"]["last"]["valid"]["mse"] for m in (made, full))
+    best, exact = (m["metrics"]["last"]["valid"]["mse"] for m in (run, full))
     assert best == pytest.approx(exact, rel=0.1)
 
 
@@ -131,10 +131,10 @@ def test_bf16_is_another_number_than_fp32():
 
 
 def test_products_of_bf16_are_a_precision_of_their_own():
-    made = [h.make(h.spec_of(h.odd("model=lem", f"precision={p}"))) for p in ("fp32", "bf16-products")]
-    plain, rounded = (m["metrics"]["last"]["valid"]["mse"] for m in made)
-    assert made[1]["precision"] == "bf16-products" and made[1]["backend"] == "native"
-    assert made[0]["identity"] != made[1]["identity"]
+    runs = [h.make(h.spec_of(h.odd("model=lem", f"precision={p}"))) for p in ("fp32", "bf16-products")]
+    plain, rounded = (m["metrics"]["last"]["valid"]["mse"] for m in runs)
+    assert runs[1]["precision"] == "bf16-products" and runs[1]["backend"] == "native"
+    assert runs[0]["identity"] != runs[1]["identity"]
     assert rounded != plain and rounded == pytest.approx(plain, rel=0.05)
 
 
@@ -187,9 +187,9 @@ def test_the_number_of_threads_is_set():
 
 
 def test_a_probe_tells_time_and_leaves_nothing(tmp_path):
-    found = probe(h.spec_of(h.odd("trainer.epochs=10000")).config)
-    assert found["n_steps"] == 40_000
-    assert found["hours"] >= 0.999 * found["ms_per_step"] * 40_000 / 3.6e6 > 0
+    estimate = probe(h.spec_of(h.odd("trainer.epochs=10000")).config)
+    assert estimate["n_steps"] == 40_000
+    assert estimate["hours"] >= 0.999 * estimate["ms_per_step"] * 40_000 / 3.6e6 > 0
     assert not (tmp_path / "results").exists()
 
 
