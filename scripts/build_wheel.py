@@ -21,6 +21,7 @@ INSIDE = {
 }
 PACKED = (".yaml", ".py", ".safetensors", ".json")
 RUNS = Path("results/runs")  # what is packed there is shipped, without runs that belong to no table
+COSTS = Path("results/costs.jsonl")
 SHIPPED = "_records.jsonl.xz"
 # Keys of a run that no table reads, or that name files which a wheel does not have.
 LEFT_OUT = {
@@ -77,7 +78,7 @@ class BuildPy(build_py):
             *super().get_source_files(),
             "scripts/build_wheel.py",
             *(str(s) for s, _ in self._pairs()),
-            *map(str, _packs()),
+            *map(str, [*_packs(), *([COSTS] if COSTS.exists() else [])]),
         ]
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:
@@ -102,9 +103,12 @@ def _packs() -> list[Path]:
 
 
 def _shipped_lines() -> Iterator[str]:
-    """The name of each folder below results/runs, then its pack, as physml/records/shipped.py reads it."""
+    """Each place below results/, then its lines, as physml/records/shipped.py reads them."""
+    if COSTS.exists():
+        yield COSTS.name
+        yield from COSTS.read_text(encoding="utf-8").splitlines()
     for path in _packs():
-        yield path.parent.relative_to(RUNS).as_posix()
+        yield path.parent.relative_to(RUNS.parent).as_posix()
         for line in path.read_text(encoding="utf-8").splitlines():
             content = json.loads(line)
             yield json.dumps(_shortened(content), ensure_ascii=False) if "setting" in content else line

@@ -97,7 +97,7 @@ def _results(path: Path, options: argparse.Namespace) -> int:
     """A table of results; returns the exit code."""
     from physml.cli.console import show_broken, show_requested
     from physml.queue.requested import RequestedRuns
-    from physml.records import record
+    from physml.records import costs, record
     from physml.report.table.collect import collect, recorded
     from physml.report.table.spec import load_table
     from physml.report.view.text import document
@@ -120,7 +120,8 @@ def _results(path: Path, options: argparse.Namespace) -> int:
     records = requested.wanted_records()
     yours = [record.read(Path(path)) for path in options.yours]
     running, blocked = requested.running(), requested.untrainable
-    table = collect(spec, requested.identities, records, running, yours=yours, blocked=blocked)
+    hours = costs.hours_of_settings()
+    table = collect(spec, requested.identities, records, running, yours=yours, blocked=blocked, hours=hours)
     if options.latex:
         _latex(table, options)
         return code
@@ -128,7 +129,7 @@ def _results(path: Path, options: argparse.Namespace) -> int:
     # The reader's own rows and runs are written only where PHYSML_RESULTS says.
     own_lines = options.yours or options.row or options.seeds
     if options.write or not (options.no_run or (own_lines and not os.environ.get("PHYSML_RESULTS"))):
-        _write(document(recorded(spec, requested.identities, records)), options)
+        _write(document(recorded(spec, requested.identities, records, hours=hours)), options)
     if options.html is not None:
         _write_page(spec, requested, options)
     if options.smoke:

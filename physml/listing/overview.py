@@ -4,16 +4,19 @@ from collections.abc import Iterable
 
 from physml.report.outcome import ALL, outcome_of
 from physml.report.table.collect import Table
-from physml.report.table.fact_text import hours_text
+from physml.report.table.fact_text import hours_text, rest_text
 from physml.report.text.document import NONE, md_table
 from physml.report.view.coverage import Coverage
 
-HEADS = ("table", "what it asks", "trained (n ≥ 3)", *(f"{word.sign} {word.name}" for word in ALL), "cost")
+OUTCOMES = tuple(f"{word.sign} {word.name}" for word in ALL)
+HEADS = ("table", "what it asks", "trained (n ≥ 3)", *OUTCOMES, "cost", "to complete")
 HEAD = """# Results
 
 Each table in a line, made by `physml table --all --write` from the records. Trained: how many of its printed
 numbers (of a table of our own: of its cells) have runs, in brackets how many have at least three. An outcome
 is that of a printed number: {meanings}. What a verdict means: [verdicts](../docs/verdicts.md).
+Cost: what the runs took. To complete: core-hours of a Zen 4 that all other runs of the table would take, by
+[measured steps](../docs/reference.md#what-runs-cost) of theirs; *at least*, where some were not measured.
 """
 MEANINGS = (
     "reproduced", "the same within the margin of the table, or better with settings that were searched here",
@@ -29,15 +32,17 @@ MEANINGS = (
 def overview() -> str:
     """The whole file."""
     from physml.queue.requested import RequestedRuns, RunOptions
+    from physml.records import costs
     from physml.report.table.collect import recorded
     from physml.report.table.spec import find_table, load_table, table_ids
     from physml.run.progress import tracked
 
-    tables = []
+    tables, hours = [], costs.hours_of_settings()
     for ident in tracked(table_ids(kind="runs"), "reading tables"):
         spec = load_table(find_table(ident))
         requested = RequestedRuns(spec.runs, RunOptions(), ident)
-        tables.append(recorded(spec, requested.identities, requested.wanted_records(), ranks=False))
+        records = requested.wanted_records()
+        tables.append(recorded(spec, requested.identities, records, hours=hours, ranks=False))
     return text(tables)
 
 
@@ -49,7 +54,7 @@ def text(tables: Iterable[Table]) -> str:
 
 def line(table: Table) -> tuple[str, ...]:
     """The line of a table."""
-    spec, coverage = table.spec, Coverage(table)
+    spec, coverage, rest = table.spec, Coverage(table), table.rest
     printed = [outcome_of(cell.state) for cell in table.cells if cell.published is not None]
     return (
         f"[{spec.id}](tables/{spec.id}.md)",
@@ -57,4 +62,5 @@ def line(table: Table) -> tuple[str, ...]:
         f"{len(coverage.trained)} of {len(coverage.cells)} ({coverage.enough})",
         *(str(printed.count(word) or NONE) for word in ALL),
         hours_text(table.facts) if table.facts.hours else NONE,
+        rest_text(rest) or (f"{rest.runs} runs, not measured" if rest.runs else NONE),
     )

@@ -9,11 +9,13 @@ from typing import Any
 from physml.base import files, opened
 from physml.base.errors import RecordError
 from physml.base.paths import display_path, results_roots
+from physml.records import shipped
 from physml.records.schema import Record
 
 NAME = "costs.jsonl"  # below a results root: measured costs, a line per setting
 FAULTS = (ValueError, LookupError, TypeError)  # of a line that is none
 MOST = 1e12  # of hours, milliseconds or MiB; what is more is no measurement
+REFERENCE_GFLOPS = 100.0  # of the core whose hours stand in files, the same whoever writes them: a Zen 4
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,23 @@ class Cost:
         factor = self.sgemm_gflops / sgemm_gflops
         ms, hours = (None if value is None else value * factor for value in (self.ms_per_step, self.hours))
         return replace(self, ms_per_step=ms, hours=hours, sgemm_gflops=sgemm_gflops)
+
+
+@dataclass(frozen=True)
+class Rest:
+    """What is left to run of a table."""
+
+    runs: int = 0
+    hours: float = 0.0  # of those whose cost is known, on a core of REFERENCE_GFLOPS
+    unknown: int = 0  # runs whose cost nobody has measured
+
+    def __add__(self, other: "Rest") -> "Rest":
+        return Rest(self.runs + other.runs, self.hours + other.hours, self.unknown + other.unknown)
+
+
+def rest(runs: int, hours: float | None) -> Rest:
+    """So many runs of a setting, of which one takes so long; None: unknown."""
+    return Rest(runs, unknown=runs) if hours is None else Rest(runs, runs * hours)
 
 
 def on_cpu(record: Record) -> bool:
@@ -83,6 +102,17 @@ def measured() -> dict[str, dict[str, Any]]:
     return lines
 
 
+def hours_of_settings() -> dict[str, float]:
+    """Identity -> core-hours of a run, of REFERENCE_GFLOPS, as `measured` has them of CPUs."""
+    hours: dict[str, float] = {}
+    for key, line in sorted(measured().items()):
+        ident, _, how = key.partition("-")
+        cost = of_line(line).on(REFERENCE_GFLOPS)
+        if how.startswith("cpu-") and cost.hours is not None:
+            hours.setdefault(ident, cost.hours)
+    return hours
+
+
 def write(root: Path, lines: Mapping[str, Mapping[str, Any]]) -> Path:
     """costs.jsonl, sorted by experiment."""
     ordered = sorted(lines.values(), key=lambda line: (line["experiment"], line["key"]))
@@ -116,15 +146,14 @@ def named(line: Any) -> dict[str, Any]:
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    if not path.exists():
-        return []
     lines = []
     try:
-        content = opened.read_bytes(path).decode()
+        content = opened.read_bytes(path) if path.exists() else b"\n".join(shipped.lines(path))
+        texts = content.decode().splitlines()
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise RecordError(f"{display_path(path)} cannot be read: {why}.") from error
-    for i, text in enumerate(content.splitlines(), 1):
+    for i, text in enumerate(texts, 1):
         try:
             line = named(opened.parsed(text))
         except FAULTS as error:

@@ -1,6 +1,6 @@
-"""The runs that a wheel ships: the packs of all folders in one compressed file, read as a results folder.
+"""What a wheel ships of results/: packs of runs and costs in one compressed file, read as a results folder.
 
-A line with the name of a folder, then the lines of its pack. scripts/build_wheel.py writes the file.
+A line with the place below results/, then the lines there. scripts/build_wheel.py writes the file.
 """
 
 from functools import cache
@@ -10,9 +10,9 @@ from physml.base.paths import SHIPPED
 from physml.records.schema import Record
 
 
-def lines(folder: Path) -> list[bytes]:
-    """The lines of the pack of a folder; none for a folder that is not of the shipped ones."""
-    return _packs().get(folder, []) if SHIPPED in folder.parents else []
+def lines(place: Path) -> list[bytes]:
+    """The lines of the pack of a folder, or of a file; none for a place that is not of the shipped ones."""
+    return _packs().get(place, []) if SHIPPED in place.parents else []
 
 
 def folders_below(folder: Path) -> list[Path]:
@@ -37,5 +37,5 @@ def _packs() -> dict[Path, list[bytes]]:
         if line.startswith(b"{"):
             pack.append(line)
         else:
-            pack = packs.setdefault(SHIPPED / "runs" / line.decode(), [])
+            pack = packs.setdefault(SHIPPED / line.decode(), [])
     return packs

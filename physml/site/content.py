@@ -11,6 +11,7 @@ from physml.config.compose import compose
 from physml.listing import inventory
 from physml.listing.inventory import Entry
 from physml.queue.requested import RequestedRuns, RunOptions
+from physml.records import costs
 from physml.records.schema import Record
 from physml.report.figure.spec import FigureSpec, find_figure, load_figure
 from physml.report.table import settings_text
@@ -157,7 +158,7 @@ def results_of(spec: TableSpec, requested: RequestedRuns | None = None) -> Resul
     """A table from its records. requested: its runs, where they are known already."""
     requested = requested or RequestedRuns(spec.runs, RunOptions(), spec.id)
     records = requested.records()
-    table = recorded(spec, requested.identities, records)
+    table = recorded(spec, requested.identities, records, hours=costs.hours_of_settings())
     of: dict[str, list[Record]] = {}
     for record in records:
         of.setdefault(record["experiment"], []).append(record)

@@ -56,6 +56,16 @@ def test_measured_costs_are_kept_in_lines_and_a_damaged_one_is_named(tmp_path, m
         costs.measured()
 
 
+def test_hours_of_settings_are_those_of_cpus_on_the_reference_core(tmp_path, monkeypatch):
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
+    monkeypatch.setattr(paths, "OWN_RESULTS", tmp_path)
+    kinds = {"a-cpu-auto": 2.0, "b-cuda-auto": 3.0, "c-cpu-torch": None, "d-cpu-auto": 4.0}
+    lines = {key: {"key": key, "experiment": "x", "hours": hours} for key, hours in kinds.items()}
+    lines["a-cpu-auto"]["sgemm_gflops"] = 2 * costs.REFERENCE_GFLOPS
+    costs.write(tmp_path, lines)
+    assert costs.hours_of_settings() == {"a": 4.0, "d": 4.0}
+
+
 @pytest.mark.parametrize("wrong", ["9", -1.0, True, None, [2.0], float("nan"), float("inf"), 10**400])
 def test_what_is_no_measurement_counts_as_unknown(wrong):
     cost = costs.of_line(dict.fromkeys(("hours", "sgemm_gflops", "memory_mib"), wrong) | {"gpu_mib": 2})

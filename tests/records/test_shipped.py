@@ -12,7 +12,7 @@ import pytest
 
 from physml.base import paths
 from physml.base.paths import OWN_RESULTS, ROOT
-from physml.records import record, shipped
+from physml.records import costs, record, shipped
 from physml.report.compare.rerun import verdict
 
 FOLDERS = ("lem/fitzhugh_nagumo-lem", "g2/texas-mlp")
@@ -33,6 +33,9 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (tmp_path / "results" / "runs" / name).mkdir(parents=True)
         source = OWN_RESULTS / "runs" / (name if name in FOLDERS else FOLDERS[0])
         shutil.copy(source / record.PACK, tmp_path / "results" / "runs" / name)
+    (tmp_path / "results" / "costs.jsonl").write_text(
+        '{"key": "a-cpu-auto", "experiment": "x", "hours": 2.0}\n'
+    )
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "records.xz"
     file.write_bytes(lzma.compress("\n".join(build_wheel()._shipped_lines()).encode()))
@@ -81,6 +84,10 @@ def test_a_run_of_the_reader_counts_first(wheel: Path, monkeypatch: pytest.Monke
 def test_the_same_run_again_is_equal(wheel: Path) -> None:
     (again, *_), (first, *_) = record.records(FOLDERS[0], [OWN_RESULTS]), record.records(FOLDERS[0])
     assert verdict(first, again).sentence.startswith("equal to the bit")
+
+
+def test_measured_costs_are_shipped_too(wheel: Path) -> None:
+    assert costs.hours_of_settings() == {"a": 2.0}
 
 
 def test_without_the_file_there_are_none(wheel: Path) -> None:

@@ -12,6 +12,7 @@ from rich.console import Console
 from physml.base.paths import OWN_RESULTS, ROOT, own_folders
 from physml.listing.overview import HEADS, line, text
 from physml.queue.requested import RequestedRuns, RunOptions
+from physml.records.costs import hours_of_settings
 from physml.report.table.collect import recorded
 from physml.report.table.spec import find_table, load_table, table_ids
 from physml.report.text.document import markdown, md_table
@@ -37,7 +38,7 @@ def no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_table_in_results_is_the_one_that_the_records_give(ident: str) -> None:
     spec = load_table(find_table(ident))
     requested = RequestedRuns(spec.runs, RunOptions(), ident)
-    table = recorded(spec, requested.identities, requested.wanted_records())
+    table = recorded(spec, requested.identities, requested.wanted_records(), hours=hours_of_settings())
     rendered = markdown(document(table))
     assert (TABLES / f"{ident}.md").read_text(encoding="utf-8") == rendered, (
         f"physml table {ident} --no-run --write writes it anew"
@@ -72,7 +73,7 @@ def screen(ident: str) -> list[str]:
     """The lines that a terminal of 80 columns shows."""
     spec = load_table(find_table(ident))
     requested = RequestedRuns(spec.runs, RunOptions(), ident)
-    table = recorded(spec, requested.identities, requested.wanted_records())
+    table = recorded(spec, requested.identities, requested.wanted_records(), hours=hours_of_settings())
     out = io.StringIO()
     Console(file=out, width=80, color_system=None).print(Screen(document(table)))
     return [line.rstrip() for line in out.getvalue().rstrip().splitlines()]

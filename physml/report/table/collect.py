@@ -9,12 +9,13 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
+from types import MappingProxyType
 from typing import Any
 
-from physml.records.costs import core_hours
+from physml.records.costs import REFERENCE_GFLOPS, Rest, core_hours, of_record, rest
 from physml.records.schema import Record
 from physml.records.searches import SearchSpread
 from physml.report.state import State
@@ -94,6 +95,7 @@ class Table:
     claim_verdict: ClaimVerdict | None = None
     ranking: Ranking | None = None  # where the config names columns to rank over
     unlike: tuple[str, ...] = ()  # rows of the reader's own that were trained in another way
+    rest: Rest = field(default_factory=Rest)  # the runs that are not made yet
 
     @cached_property
     def placed(self) -> list[Placed]:
@@ -122,6 +124,7 @@ def collect(
     *,
     yours: Sequence[Record] = (),
     blocked: Mapping[str, str] | None = None,
+    hours: Mapping[str, float] = MappingProxyType({}),
     ranks: bool = True,
 ) -> Table:
     """The rows and cells of a table, from its records.
@@ -133,6 +136,7 @@ def collect(
         running: The runs (experiment, split, seed) that a process works on.
         yours: Records shown on lines of their own.
         blocked: experiment -> the reason why it can't be run here (missing data, missing extra).
+        hours: identity -> core-hours of a run, where no record has them.
         ranks: False leaves out the ranking of the rows, which takes longer than all the rest.
     """
     records = list(records)
@@ -150,22 +154,35 @@ def collect(
     claim, claim_verdict = judged(spec, of)
     ranking = ranked(spec, of) if ranks else None
     references, facts, odd = _references(spec, of), facts_of(counted), tuple(_unlike(spec, of))
-    return Table(spec, tuple(cells), references, facts, claim, claim_verdict, ranking, odd)
+    left = sum((_rest(runs, len(spec.places_of(e)), hours) for e, runs in of.items()), Rest())
+    return Table(spec, tuple(cells), references, facts, claim, claim_verdict, ranking, odd, left)
 
 
 def recorded(
-    spec: TableSpec, identities: Mapping[str, str | None], records: Iterable[Record], *, ranks: bool = True
+    spec: TableSpec,
+    identities: Mapping[str, str | None],
+    records: Iterable[Record],
+    *,
+    hours: Mapping[str, float] = MappingProxyType({}),
+    ranks: bool = True,
 ) -> Table:
     """A table as its records alone give it, the same on every machine: for files and pages.
 
     What is missing is `not run` there, whether or not this machine has the data for it, or works on it.
     """
-    table = collect(spec, identities, records, ranks=ranks)
+    table = collect(spec, identities, records, hours=hours, ranks=ranks)
     cells = (
         dataclasses.replace(cell, state=State("not run")) if cell.state.word in OF_A_MACHINE else cell
         for cell in table.cells
     )
     return dataclasses.replace(table, cells=tuple(cells))
+
+
+def _rest(runs: Runs, wanted: int, hours: Mapping[str, float]) -> Rest:
+    """The runs of an experiment that are neither finished nor diverged, and what they cost."""
+    ended = len(runs.finished) + sum(record["status"] == "diverged" for record in runs.ended.values())
+    costs = [cost.on(REFERENCE_GFLOPS) for record in runs.finished.values() if (cost := of_record(record))]
+    return rest(wanted - ended, _median(cost.hours for cost in costs) or hours.get(runs.identity or ""))
 
 
 def _cell(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 
+from physml.records.costs import Rest
 from physml.report.stats.comparison import BEST_OF, LEVELS, Margin
 from physml.report.stats.summary import LEVEL, N_FOR_VERDICT
 from physml.report.table import ranks_text
@@ -47,8 +48,23 @@ def hours_text(facts: Facts) -> str:
         >>> hours_text(Facts(devices=("cpu",), hours=0.01234))
         '0.012 core-hours'
     """
-    unit = "core-hours" if facts.devices == ("cpu",) else "device-hours"
-    return f"{facts.hours:.0f} {unit}" if facts.hours >= 100 else f"{facts.hours:.2g} {unit}"
+    return f"{_number(facts.hours)} {'core-hours' if facts.devices == ('cpu',) else 'device-hours'}"
+
+
+def rest_text(rest: Rest) -> str:
+    """Core-hours of what is left to run, as far as they are known; empty where they are not.
+
+    Example:
+        >>> rest_text(Rest(runs=3, hours=123.4)), rest_text(Rest(runs=3, hours=1.23, unknown=1))
+        ('about 123', 'at least 1.2')
+    """
+    if rest.unknown == rest.runs:
+        return ""
+    return f"{'at least' if rest.unknown else 'about'} {_number(rest.hours)}"
+
+
+def _number(hours: float) -> str:
+    return f"{hours:.0f}" if hours >= 100 else f"{hours:.2g}"
 
 
 def fact_lines(table: Table) -> list[str]:

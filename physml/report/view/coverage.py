@@ -7,7 +7,7 @@ from physml import __version__
 from physml.report.outcome import SHORT_BUDGET
 from physml.report.stats.summary import N_FOR_VERDICT
 from physml.report.table.collect import CellResult, Table
-from physml.report.table.fact_text import hours_text
+from physml.report.table.fact_text import hours_text, rest_text
 from physml.report.view.finding import printed_cells
 
 
@@ -32,7 +32,7 @@ class Coverage:
         return sum(cell.summary.n >= N_FOR_VERDICT for cell in self.trained if cell.summary)
 
     def text(self) -> str:
-        """`6 of 6 printed cells trained, n = 10; 1.4 core-hours`."""
+        """`2 of 6 printed cells trained, n = 10; 1.4 core-hours, about 2.8 more to complete`."""
         kind = "cells" if self.table.own else "printed cells"
         text = f"{len(self.trained)} of {len(self.cells)} {kind} trained"
         counts = {cell.summary.n for cell in self.trained if cell.summary}
@@ -44,6 +44,9 @@ class Coverage:
                 text += f" (at least {N_FOR_VERDICT} in {self.enough})"
         facts = self.table.facts
         text += f"; {hours_text(facts)}" if facts.hours else ""
+        if left := rest_text(self.table.rest):
+            text += f", {left} more" if facts.hours else f"; {left} core-hours"
+            text += " to complete"
         if facts.shipped:
             some = "" if facts.shipped == facts.runs else f"{facts.shipped} of {facts.runs} runs "
             text += f"; {some}recorded by physml {__version__}"

@@ -1,6 +1,7 @@
 """How often the rule of verdicts is wrong when the truth is known: the rates of docs/verdicts.md.
 
-`python tests/report/stats/test_error_rates.py` prints the table of docs/verdicts.md anew.
+`PYTHONPATH=tests/harness python tests/report/stats/test_error_rates.py` prints the table of docs/verdicts.md
+anew.
 """
 
 from collections import Counter

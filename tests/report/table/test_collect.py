@@ -1,6 +1,7 @@
 """Tables: configs are refused with near names, every state is reached, rendering is golden.
 
-`python tests/report/table/test_collect.py` rewrites tests/golden/table.*; look at the diff before you commit.
+`PYTHONPATH=tests/harness python tests/report/table/test_collect.py` rewrites tests/golden/table.*; look at
+the diff before you commit.
 """
 
 import csv
@@ -20,6 +21,7 @@ from physml.base.errors import ConfigError
 from physml.base.paths import CONF
 from physml.config import studies
 from physml.config.load import read_yaml, structure
+from physml.records.costs import Rest
 from physml.records.searches import SearchSpread
 from physml.report.table import spec as tables
 from physml.report.table import typed
@@ -258,6 +260,24 @@ def test_which_runs_count() -> None:
     assert [(y.seed, str(y.state)) for y in cell.yours] == [(41, "outside the mean"), (42, "other settings")]
     assert cell.yours[0].value == pytest.approx(0.4949)
     assert str(collect(spec(seeds=[0, 1]), ids("t/agrees"), AGREES).cells[0].state) == "n = 2, no verdict"
+
+
+def test_what_is_left_to_run_costs_what_records_and_measurements_say() -> None:
+    rows = [{"label": name, "experiment": f"t/{name}"} for name in ("begun", "measured", "unknown", "done")]
+    identities = {f"t/{name}": name for name in ("begun", "measured", "unknown", "done")}
+    cost = {"train_s": 3600.0, "ms_per_step": 1.0, "sgemm_gflops": 50.0}  # half as fast as the reference
+    begun = record("t/begun", 0, identity="begun", cost=cost)
+    done = [record("t/done", seed, identity="done") for seed in range(2)]
+    done.append(record("t/done", 2, identity="done", status="diverged"))
+    hours = {"measured": 2.0, "begun": 9.0}
+    table = collect(
+        spec(rows=rows, claim=None, notes=[]),
+        identities,
+        [begun, *done],
+        hours=hours,
+        blocked={"t/measured": "no data"},
+    )
+    assert table.rest == Rest(runs=2 + 3 + 3, hours=2 * 0.5 + 3 * 2.0, unknown=3)
 
 
 @pytest.mark.parametrize(
