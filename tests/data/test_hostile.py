@@ -27,7 +27,7 @@ from physml.data.files.archives import FolderTree, open_tree
 from physml.data.files.array_files import json_value, mat, npy, npz
 from physml.data.files.limits import gunzip, read_bytes
 from physml.data.files.safe_pickle import arrays, lists, no_code, sparse, tensors, unpickle
-from physml.data.readers import bidmc, cifar10, zinc
+from physml.data.readers import zinc
 from physml.data.readers.large_graphs import GENIUS_GRAPH, PATENTS, SNAP_PATENTS
 from physml.data.store import Store
 
@@ -93,19 +93,21 @@ def test_plain_arrays_are_read(protocol: int) -> None:
     assert mapping["a"].tolist() == [0, 1] and nothing is None
 
 
-RECONSTRUCT = np.ndarray(0).__reduce__()[0]
-STATE = (1, (2,), np.dtype("f8"), False, b"\0" * 16)
+RECONSTRUCT, F8 = np.ndarray(0).__reduce__()[0], np.dtype("f8")
+
+
+def array(shape=(2,), dtype=F8, content=b"\0" * 16, cls=np.ndarray, begun=(0,)) -> Call:
+    return Call(RECONSTRUCT, (cls, begun, b"b"), (1, shape, dtype, False, content))
+
+
 ARRAYS = {
-    "huge before its state": Call(RECONSTRUCT, (np.ndarray, (1 << 40,), b"b"), STATE),
-    "of a class of its own": Call(RECONSTRUCT, (np.dtype, (0,), b"b"), STATE),
-    "larger than its bytes": Call(RECONSTRUCT, (np.ndarray, (0,), b"b"), (1, (1 << 40,), *STATE[2:])),
-    "of negative length": Call(RECONSTRUCT, (np.ndarray, (0,), b"b"), (1, (-2, -1), *STATE[2:])),
-    "endless and empty": Call(
-        RECONSTRUCT, (np.ndarray, (0,), b"b"), (1, (1 << 50, 0), np.dtype("f8"), False, b"")
-    ),
-    "of objects in bytes": Call(
-        RECONSTRUCT, (np.ndarray, (0,), b"b"), (1, (2,), np.dtype("O"), False, b"\0" * 16)
-    ),
+    "a command": Call(os.system, ("touch opened",)),
+    "huge before its state": array(begun=(1 << 40,)),
+    "of a class of its own": array(cls=np.dtype),
+    "larger than its bytes": array((1 << 40,)),
+    "of negative length": array((-2, -1)),
+    "endless and empty": array((1 << 50, 0), content=b""),
+    "of objects in bytes": array(dtype=np.dtype("O")),
     "called as a class": Call(np.ndarray, ((1 << 40,),)),
     "a scalar of too few bytes": Call(np.float64(1).__reduce__()[0], (np.dtype("f8"), b"\0")),
     "a scalar of an object": Call(np.float64(1).__reduce__()[0], (np.dtype("O"), b"\0" * 8)),
@@ -115,6 +117,7 @@ ARRAYS = {
 @pytest.mark.parametrize("name", ARRAYS)
 def test_an_array_whose_parts_do_not_fit_is_refused(name: str) -> None:
     refused(pickle.dumps(ARRAYS[name], 2), arrays, "")
+    assert not Path("opened").exists()
 
 
 BOMBS = {
@@ -213,20 +216,6 @@ def test_a_tensor_has_the_values_that_it_shows() -> None:
         unpickle(pickle.dumps(Call(function, (arguments[0], 3, *arguments[2:]))), tensors, "f", AGAIN)
 
 
-def test_a_crafted_batch_of_cifar_is_refused(tmp_path: Path) -> None:
-    cifar10.CIFAR10.fixture(tmp_path)
-    bad = pickle.dumps({"data": DTYPES["fields far away"], "labels": []}, 2)
-    with tarfile.open(tmp_path / cifar10.ARCHIVE) as archive:
-        members = {m.name: archive.extractfile(m).read() for m in archive.getmembers()}
-    with tarfile.open(tmp_path / cifar10.ARCHIVE, "w:gz") as archive:
-        for name, content in {**members, f"{cifar10.TOP}/data_batch_1": bad}.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-    with pytest.raises(DataError, match=r"data_batch_1 cannot be read: .*dtype"):
-        Store(tmp_path, tmp_path / "cache", "off").read(cifar10.CIFAR10)
-
-
 # ---------------------------------------------------------------------------- bombs
 
 
@@ -287,25 +276,12 @@ def test_what_a_library_says_of_a_damaged_file_is_one_short_line(tmp_path: Path)
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 700
 
 
-@pytest.mark.parametrize("line", ["60,90\r60,90", "9" * 200_000])
-def test_a_csv_that_python_does_not_split_is_refused(line: str, tmp_path: Path) -> None:
-    bidmc.BIDMC.fixture(tmp_path)
-    with zipfile.ZipFile(tmp_path / bidmc.ARCHIVE) as archive:
-        archive.extractall(tmp_path)
-    (tmp_path / bidmc.ARCHIVE).unlink()
-    path = sorted((tmp_path / bidmc.TOP / "bidmc_csv").glob("*_Numerics.csv"))[0]
-    path.write_text(f"{path.read_text()}{line}\n")
-    with pytest.raises(DataError, match=r"Numerics\.csv"):
-        Store(tmp_path, tmp_path / "cache", "off").read(bidmc.BIDMC)
-
-
 @pytest.mark.usefixtures("spare")
 @pytest.mark.parametrize("module", [gzip, bz2])
 def test_a_tar_is_read_up_to_its_limit(module, tmp_path: Path) -> None:
     info = tarfile.TarInfo("a")
     info.size = FEWER
-    content = info.tobuf() + bytes(FEWER + 1024)
-    (tmp_path / "x.tar").write_bytes(module.compress(content))
+    (tmp_path / "x.tar").write_bytes(module.compress(info.tobuf() + bytes(FEWER + 1024)))
     with pytest.raises(DataError, match="unpacks to more than"):
         open_tree(tmp_path / "x.tar").names()
 
@@ -339,8 +315,7 @@ def test_a_sparse_matrix_that_points_outside_is_refused_before_scipy_follows(
     path = tmp_path / PATENTS
     matrix = mat(path, ("node_feat",), AGAIN)["node_feat"]
     stored = getattr(matrix, part).astype("<i4")
-    changed = stored.copy()
-    changed[1] = value
+    changed = np.r_[stored[:1], np.int32(value), stored[2:]]
     content = path.read_bytes()
     assert content.count(stored.tobytes()) == 1
     path.write_bytes(content.replace(stored.tobytes(), changed.tobytes()))
@@ -422,17 +397,13 @@ def test_a_member_without_a_name_is_refused(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------- what is no file
 
 
-def fifo(path: Path) -> None:
-    os.mkfifo(path)
-
-
 def sock(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as unix_socket:
         unix_socket.bind(str(path))
 
 
 IN_PLACE = {
-    "a FIFO": fifo,
+    "a FIFO": os.mkfifo,
     "a socket": sock,
     "a folder": Path.mkdir,
     "a device": lambda path: path.symlink_to("/dev/zero"),
@@ -458,7 +429,7 @@ def test_what_is_no_file_is_refused_at_once(
 
 def test_a_fifo_in_an_unpacked_folder_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "top").mkdir()
-    fifo(tmp_path / "top/a")
+    os.mkfifo(tmp_path / "top/a")
     with pytest.raises(DataError, match=r"top/a is a FIFO, expected a file"):
         list(FolderTree(tmp_path / "top").items())
 
