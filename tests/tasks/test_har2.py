@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from loaded_tasks import whole, with_data
 
 from physml.base.errors import InputError
 from physml.data.readers.har import FIXTURE_SIZES, TOP, UCI_HAR
@@ -13,24 +14,13 @@ from tasks.har2 import HAR2
 
 NEEDED, VERIFY = TOP, "content"
 PAPER: dict[str, Any] = {
-    "held_out": "subjects",
-    "tested": "subjects",
-    "scaling": "channel",
-    "merge": "text",
-    "data_seed": 42,
-    "protocol": "paper",
+    **{"held_out": "subjects", "tested": "subjects", "scaling": "channel", "merge": "text"},
+    **{"data_seed": 42, "protocol": "paper"},
 }
 
 
 def loaded(store: Store, split: int = 0, **change: Any) -> HAR2:
-    task = HAR2(**{**PAPER, **change})
-    task.load(store, split)
-    return task
-
-
-def whole(task: HAR2, part: str):
-    (batch,) = task.batches(part, 10_000)  # type: ignore[arg-type]
-    return batch
+    return with_data(HAR2(**{**PAPER, **change}), store, split)
 
 
 def test_classes_are_merged_as_the_text_says(store: Store) -> None:
@@ -69,15 +59,14 @@ def test_inputs_are_standardised_by_the_training_windows(store: Store, scaling: 
 
 def test_random_windows_mix_the_subjects(store: Store) -> None:
     arrays = store.read(UCI_HAR)
-    task = loaded(store, held_out="windows", tested="windows", scaling="none")
+    random = {"held_out": "windows", "tested": "windows", "scaling": "none"}
+    task, again, other = loaded(store, **random), loaded(store, **random), loaded(store, 1, **random)
     assert task.sizes == {"train": 22, "valid": 2, "test": 12}
     everything = torch.cat([whole(task, part).input for part in ("train", "valid", "test")])
     assert len(torch.unique(everything.flatten(1), dim=0)) == 36
     of_test = torch.from_numpy(arrays["x_test"])
     assert not torch.equal(whole(task, "test").input, of_test)
-    again = loaded(store, held_out="windows", tested="windows", scaling="none")
     assert torch.equal(whole(task, "test").input, whole(again, "test").input)
-    other = loaded(store, 1, held_out="windows", tested="windows", scaling="none")
     assert not torch.equal(whole(task, "test").input, whole(other, "test").input)
     kept = loaded(store, held_out="windows", scaling="none")
     assert torch.equal(whole(kept, "test").input, of_test)
