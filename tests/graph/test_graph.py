@@ -5,6 +5,7 @@ import gc
 import numpy as np
 import pytest
 import torch
+from edge_lists import draw
 from torch import Tensor
 
 from physml.base.errors import InputError
@@ -16,10 +17,6 @@ from physml.graph.measures import dirichlet_energy, edge_homophily, grid, mean_a
 from physml.ops.gradient_sum import gradient_sum
 
 TRIANGLE = torch.tensor([[0, 1, 1, 2, 2, 0], [1, 0, 2, 1, 0, 2]])
-
-
-def draw(*shape: int, seed: int = 1) -> Tensor:
-    return torch.randn(*shape, dtype=torch.double, generator=torch.Generator().manual_seed(seed))
 
 
 def test_dirichlet_energy_is_equation_6_2():

@@ -27,11 +27,8 @@ class Waves(Labelled):
         x, y = torch.tensor(rows[:, :-1, None]).float(), torch.tensor(rows[:, -1]).long()
         self.place({{part: (x, y) for part in ("train", "valid", "test")}}, store)
 '''
-NAMED, BY_NAME, BY_HAND = (
-    'files = ("waves.csv",)',
-    'self.file("waves.csv")',
-    '__file__.replace(".py", ".csv")',
-)
+NAMED, BY_NAME = 'files = ("waves.csv",)', 'self.file("waves.csv")'
+BY_HAND = '__file__.replace(".py", ".csv")'
 
 
 @pytest.fixture
@@ -51,11 +48,11 @@ def waves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     sys.modules.pop(f"waves_of_{tmp_path.name}", None)
 
 
-def recorded(config: dict, folder: Path) -> dict:
+def recorded(config: dict, folder: Path, hashed: dict | None = None) -> dict:
     load_plugins(config["plugins"])
     task = resolve(config["task"]["_target_"], [*config["plugins"]])(protocol="clean")
     task.load(Store(None, folder / "cache"), 0)
-    return task.recorded_data(payload(config).get("files", {}))
+    return task.recorded_data(payload(config).get("files", {}) if hashed is None else hashed)
 
 
 def test_an_own_file_is_part_of_setting_and_record(waves, tmp_path: Path) -> None:
@@ -95,10 +92,7 @@ def test_a_file_that_changes_before_it_is_read_is_unverified(waves, tmp_path: Pa
     config = waves()
     hashed = payload(config)["files"]
     (tmp_path / "waves.csv").write_text("0.1,0.2,0\n0.3,0.5,1\n")
-    load_plugins(config["plugins"])
-    task = resolve(config["task"]["_target_"], [*config["plugins"]])(protocol="clean")
-    task.load(Store(None, tmp_path / "cache"), 0)
-    assert task.recorded_data(hashed)["verified"] == {"waves.csv": "unverified"}
+    assert recorded(config, tmp_path, hashed)["verified"] == {"waves.csv": "unverified"}
 
 
 def test_a_file_that_is_not_named_or_not_there_is_refused(waves, tmp_path: Path) -> None:

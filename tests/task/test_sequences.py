@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
+from loaded_tasks import with_data
 from torch import Tensor
 
 from physml.base.errors import DataError, InputError
 from physml.data.store import Store
 from physml.task.sequences import Labelled, Valued
-from physml.task.trivial import score_reference
 
 STORE = Store(None, None)  # type: ignore[arg-type]
 
@@ -46,8 +46,7 @@ class Numbers(Valued):
 
 
 def loaded(task):
-    task.load(STORE, 0)
-    return task
+    return with_data(task, STORE)
 
 
 def test_batches_are_network_inputs_in_order_or_shuffled() -> None:
@@ -65,16 +64,6 @@ def test_padded_sequences_are_cut_to_the_longest_of_the_batch() -> None:
     first, second = loaded(Words()).batches("test", 1)
     assert first.input.shape == (1, 2) and second.input.shape == (1, 3)
     assert first.lengths.tolist() == [2]
-
-
-def test_metrics_are_those_of_the_whole_part() -> None:
-    task = loaded(Classes())
-    answer = torch.tensor([[5.0, 0.0, 0.0]])
-    by_size = [score_reference(task, lambda b: answer.expand(len(b.target), 3), size=n) for n in (1, 3, 99)]
-    want = -(torch.log_softmax(answer[0], 0)[torch.tensor([0, 1, 1, 1])]).mean().item()
-    for metrics in by_size:
-        assert metrics["accuracy"] == 0.25
-        assert metrics["cross_entropy"] == pytest.approx(want)
 
 
 def test_the_reference_is_the_prior_of_train() -> None:
@@ -129,11 +118,7 @@ def test_data_that_cannot_be_right_are_refused(bad, says) -> None:
     ("part", "labels", "says"),
     [
         ("test", [-1, -1], "part test: all 2 labels are -1: they are hidden"),
-        (
-            "test",
-            [0, 2, 2],
-            "test: 2 of 3 items are of no class of train, the first of class 2 .item 1.; train",
-        ),
+        ("test", [0, 2, 2], "test: 2 of 3 items are of no class of train, .* of class 2 .item 1.; train"),
         ("train", [1, 1], "part train: all 2 items are of class 1; a task needs two"),
     ],
 )
