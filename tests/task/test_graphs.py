@@ -42,10 +42,6 @@ def task(store: Store) -> Zinc:
     return with_data(zinc(), store)
 
 
-def rng(seed: int = 0) -> Generator:
-    return Generator().manual_seed(seed)
-
-
 def placed(store: Store, n_graphs: tuple[int, int, int] = (1, 1, 1), **changes: Any) -> ManyGraphs:
     """Three graphs of 2, 3 and 1 nodes; the last has no edge, the second a loop and an edge twice."""
     arrays = {
@@ -94,7 +90,7 @@ def test_every_graph_is_in_one_batch_as_stored(task: Zinc, store: Store, size: i
     first = 0
     for part in PARTS:
         seen = []
-        for batch in task.batches(part, size, rng()):
+        for batch in task.batches(part, size, Generator().manual_seed(0)):
             assert batch.index is not None and batch.batch is not None and batch.edge_index is not None
             for k, position in enumerate(batch.index.tolist()):
                 graph = graphs.one(arrays, first + position)
@@ -162,5 +158,4 @@ def test_what_cannot_be_right_is_told(store: Store, changes: dict[str, Any], say
 
 
 def test_the_net_of_graphs_is_that_of_the_task() -> None:
-    config = compose(["model=graphcon_gcn", "task=zinc"]).config
-    assert config["net"]["pool"] == "sum"
+    assert compose(["model=graphcon_gcn", "task=zinc"]).config["net"]["pool"] == "sum"

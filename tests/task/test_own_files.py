@@ -74,18 +74,14 @@ def test_files_may_be_an_argument(waves, tmp_path: Path) -> None:
         payload(config)
 
 
-def test_what_nobody_names_is_unverified(waves, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("files", "kind"), [("", "undeclared data"), ("files = ()", "verified")])
+def test_what_nobody_names_is_unverified_unless_the_task_says_it_reads_nothing(
+    waves, tmp_path: Path, files: str, kind: str
+) -> None:
     (tmp_path / f"waves_of_{tmp_path.name}.csv").write_text("0.1,0.2,0\n0.3,0.4,1\n")
-    config = waves(files="", opened=BY_HAND)
-    data = recorded(config, tmp_path)
-    assert data["verified"] == {f"waves_of_{tmp_path.name}.py": "unverified"}
-    assert data["kind"] == "undeclared data" and data["sha256"] == {}
-
-
-def test_a_task_that_says_it_reads_nothing_is_taken_at_its_word(waves, tmp_path: Path) -> None:
-    (tmp_path / f"waves_of_{tmp_path.name}.csv").write_text("0.1,0.2,0\n0.3,0.4,1\n")
-    data = recorded(waves(files="files = ()", opened=BY_HAND), tmp_path)
-    assert data["verified"] == {} and data["kind"] == "verified"
+    data = recorded(waves(files=files, opened=BY_HAND), tmp_path)
+    assert data["verified"] == ({} if files else {f"waves_of_{tmp_path.name}.py": "unverified"})
+    assert data["kind"] == kind and data["sha256"] == {}
 
 
 def test_a_file_that_changes_before_it_is_read_is_unverified(waves, tmp_path: Path) -> None:

@@ -82,11 +82,7 @@ def test_seconds_without_a_value_do_not_count(store: Store) -> None:
     assert task._windows(arrays, 0)[1].tolist() == []  # one of three
     arrays["numerics"][0, 1, 2] = 13
     assert task._windows(arrays, 0)[1].tolist() == [13.5]  # the fourth second begins behind the window
-
-
-def test_the_clock_of_the_monitor_counts_not_its_rows(store: Store) -> None:
-    """Some records begin one second before the signals."""
-    arrays = {k: v.copy() for k, v in store.read(bidmc.BIDMC).items()}
+    # The clock of the monitor counts, not its rows: some records begin one second before the signals.
     arrays["numerics"][0, :, 0] = [-1, 0, 1, 2]
     arrays["numerics"][0, :, 1] = [50, 60, 70, 80]
     assert SubjectRates(rate="heart", **SMALL)._windows(arrays, 0)[1].tolist() == [60, 70, 80]
@@ -123,11 +119,9 @@ def test_trivial_references(store: Store, target: str) -> None:
     assert references["subject's mean (an oracle)"]["rmse"] < 1e-3, "constant in a fixture"
 
 
-def test_what_cannot_be_is_refused(store: Store) -> None:
+def test_a_window_longer_than_a_record_is_refused(store: Store) -> None:
     with pytest.raises(InputError, match="window must be at most 376"):
         loaded(store, window=4000)
-    with pytest.raises(InputError, match="divided=windows makes protocol=paper; got clean"):
-        SubjectRates(rate="heart", **{**SMALL, "divided": "windows"})
 
 
 def test_the_real_parts(real: Store) -> None:

@@ -26,15 +26,8 @@ def loaded(store: Store, split: int = 0, base: dict[str, Any] = SMALL, **change:
     return with_data(Citation(**{**base, **change}), store, split)
 
 
-def nodes(task: Citation, part: Any) -> Any:
-    return whole(task, part).index
-
-
-# ---------------------------------------------------------------------------- splits
-
-
 def check_parts(task: Citation, n_per_class: int) -> None:
-    count = torch.bincount(whole(task).target[nodes(task, "train")], minlength=task.n_classes)
+    count = torch.bincount(whole(task).target[whole(task, "train").index], minlength=task.n_classes)
     assert count.tolist() == [n_per_class] * task.n_classes
 
 
@@ -44,24 +37,16 @@ def test_each_class_trains_alike(graph: str, store: Store) -> None:
         task = loaded(store, split, graph=graph)
         check_parts(task, 4)
         assert task.sizes["train"] + task.sizes["valid"] == 80
+    with pytest.raises(InputError, match="must train"):
+        loaded(store, n_per_class=80, graph=graph)
 
 
 def test_the_public_split_is_the_one_that_comes_with_the_data(store: Store) -> None:
     task, arrays = loaded(store, split_of="public"), store.read(planetoid.CORA)
     for part in PARTS:
-        assert nodes(task, part).tolist() == np.flatnonzero(arrays[f"split_{part}"][0]).tolist()
+        assert whole(task, part).index.tolist() == np.flatnonzero(arrays[f"split_{part}"][0]).tolist()
     check_parts(task, planetoid.FIXTURE_PER_CLASS)
     assert task.n_splits == 1
-
-
-def test_what_fits_no_graph_is_refused(store: Store) -> None:
-    with pytest.raises(InputError, match="public split of cora, citeseer, pubmed alone; got graph=photo"):
-        Citation(**{**SMALL, "graph": "photo", "split_of": "public"})
-    with pytest.raises(InputError, match="must train"):
-        loaded(store, n_per_class=20)
-
-
-# ---------------------------------------------------------------------------- edges and features
 
 
 def test_edges_go_both_ways_once_and_nothing_cites_itself(store: Store) -> None:
@@ -80,9 +65,6 @@ def test_features_are_as_stored_or_shares_of_a_sum(store: Store) -> None:
 def test_references_beat_nothing_by_cheating(store: Store) -> None:
     references = loaded(store).references()
     assert references["linear (features)"]["accuracy"] > references["majority class"]["accuracy"]
-
-
-# ---------------------------------------------------------------------------- the published files
 
 
 @pytest.mark.parametrize(
@@ -115,10 +97,10 @@ def test_papers_without_label_are_of_class_0_or_of_no_part(real: Store) -> None:
     unknown = set(np.flatnonzero(arrays["y"][kept] < 0).tolist())
     assert len(unknown) == 10
     official = loaded(real, 0, FULL, graph="citeseer")
-    assert unknown <= {node for part in PARTS for node in nodes(official, part).tolist()}
+    assert unknown <= {node for part in PARTS for node in whole(official, part).index.tolist()}
     assert (whole(official).target[sorted(unknown)] == 0).all()
     clean = loaded(real, 0, FULL, graph="citeseer", protocol="clean")
-    assert unknown.isdisjoint(node for part in PARTS for node in nodes(clean, part).tolist())
+    assert unknown.isdisjoint(node for part in PARTS for node in whole(clean, part).index.tolist())
     assert sum(clean.sizes.values()) == 2110
 
 
@@ -133,15 +115,12 @@ def test_pubmed_needs_a_file_more_and_says_which(real: Store) -> None:
             loaded(real, 0, FULL, graph="pubmed")
 
 
-# ---------------------------------------------------------------------------- networks read at several times
-
-
 def test_the_reading_that_is_best_on_validation_nodes_is_scored_in_every_part(store: Store) -> None:
     task = loaded(store)
     label = whole(task).target
     right = torch.nn.functional.one_hot(label.clamp(min=0), task.n_classes).float()
     wrong = right.roll(1, 1)
-    valid = right.where(torch.isin(torch.arange(len(label)), nodes(task, "valid"))[:, None], wrong)
+    valid = right.where(torch.isin(torch.arange(len(label)), whole(task, "valid").index)[:, None], wrong)
     late = torch.stack([wrong, valid, 2 * valid])  # right where it validates, and nowhere else
 
     def accuracy(output: torch.Tensor, part: Any) -> float:

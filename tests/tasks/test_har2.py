@@ -7,7 +7,6 @@ import pytest
 import torch
 from loaded_tasks import whole, with_data
 
-from physml.base.errors import InputError
 from physml.data.readers.har import FIXTURE_SIZES, TOP, UCI_HAR
 from physml.data.store import Store
 from tasks.har2 import HAR2
@@ -68,21 +67,11 @@ def test_random_windows_mix_the_subjects(store: Store) -> None:
     assert not torch.equal(whole(task, "test").input, of_test)
     assert torch.equal(whole(task, "test").input, whole(again, "test").input)
     assert not torch.equal(whole(task, "test").input, whole(other, "test").input)
-    kept = loaded(store, held_out="windows", scaling="none")
-    assert torch.equal(whole(kept, "test").input, of_test)
-
-
-def test_clean_refuses_what_leaks(store: Store) -> None:
-    assert loaded(store, protocol="clean").sizes["valid"] == 12
-    with pytest.raises(InputError, match="windows overlap"):
-        HAR2(**{**PAPER, "protocol": "clean", "held_out": "windows"})
-    with pytest.raises(InputError, match="use held_out=windows"):
-        HAR2(**{**PAPER, "tested": "windows"})
+    assert torch.equal(whole(loaded(store, held_out="windows", scaling="none"), "test").input, of_test)
 
 
 def test_trivial_references(store: Store) -> None:
-    task = loaded(store)
-    references = task.references()
+    references = loaded(store).references()
     assert references["majority class"]["accuracy"] == 0.5
     assert references["majority class"]["cross_entropy"] == pytest.approx(np.log(2))
     # The level of a fixture's window is 0.2 times its activity, and 0 (2, 4, 6) and 1 (1, 3, 5) alternate.

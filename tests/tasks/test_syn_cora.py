@@ -19,8 +19,7 @@ def loaded(store, homophily=0.3, split=0):
 def test_half_trains_a_quarter_validates(store):
     task = loaded(store)
     assert task.sizes == {"train": 50, "valid": 25, "test": 25}
-    nodes = torch.cat([whole(task, part).index for part in PARTS])
-    assert nodes.sort().values.tolist() == list(range(100))
+    assert torch.cat([whole(task, part).index for part in PARTS]).sort().values.tolist() == list(range(100))
 
 
 def test_homophily_is_that_of_the_links(store):
