@@ -65,9 +65,7 @@ def test_run_refuses_before_anything_is_built(roots: Path, capsys: pytest.Captur
     assert not records(roots) and not (roots / "runs").exists()
 
 
-def test_of_many_runs_those_that_lack_data_are_not_started(
-    roots: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_of_many_runs_those_that_lack_data_are_not_started(roots: Path, capsys) -> None:
     assert main.main(["run", "-m", HAR, "seed=0,1", *SHORT, "--jobs", "1"]) == 2
     lines = capsys.readouterr().out.splitlines()
     assert lines.pop() == "0 of 2 runs have a score"
@@ -76,9 +74,7 @@ def test_of_many_runs_those_that_lack_data_are_not_started(
 
 
 @pytest.mark.parametrize("how", [["--long"], ["--no-run", "--long"], ["--plan"]])
-def test_a_table_says_which_data_are_missing(
-    roots: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, how: list[str]
-) -> None:
+def test_a_table_says_which_data_are_missing(roots: Path, capsys, monkeypatch, how: list[str]) -> None:
     monkeypatch.setenv("COLUMNS", "300")
     assert main.main(["table", "lem-11", "--seeds", "0", *how]) == 0
     said = capsys.readouterr().out
@@ -134,9 +130,7 @@ def test_a_fixture_that_cannot_be_written_is_told_of_the_cache(roots: Path) -> N
         Store(None, roots / "cache", fixtures=True).read(MNIST)
 
 
-def test_a_file_that_is_empty_or_may_not_be_read_is_told(
-    roots: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_empty_or_may_not_be_read_is_told(roots: Path, monkeypatch) -> None:
     MNIST.fixture(roots / "data")
     path = roots / "data/MNIST/raw/train-images-idx3-ubyte.gz"
     real = os.open

@@ -14,6 +14,7 @@ from each import each
 
 from physml.base.errors import ConfigError, DataError
 from physml.base.paths import ROOT
+from physml.cli.main import main
 from physml.data import verify
 from physml.data.datasets import Content, DataFile, DataSet, Upstream, dataset_names, kind_of, upstream
 from physml.data.store import Store, Verify
@@ -37,17 +38,14 @@ class Numbers:
 
     def __init__(self, monkeypatch, *, sha: str | None = sha256(A), known: bool = False, **keys) -> None:
         self.calls, content = 0, CONTENT if known else None
-        file = DataFile("set/n.txt", "numbers", sha256=sha, hash_source=sha and "here", **keys)
+        file = DataFile("set/n.txt", "numbers", sha256=sha, hash_source="here", **keys)
         self.upstream = Upstream("Numbers", "nowhere", "CC0", (file,), Content(content), "numbers")
         monkeypatch.setattr(DataSet, "upstream", property(lambda _: self.upstream))
         self.set = DataSet("numbers", 1, self.read, self.fixture, items)
 
     def read(self, files) -> dict[str, np.ndarray]:
         self.calls += 1
-        lines = files.path("set/n.txt").read_text().splitlines()
-        if not all(line.isdecimal() for line in lines):
-            raise DataError("set/n.txt: a line is no number.")
-        return {"n": np.array([int(line) for line in lines])}
+        return {"n": np.array(files.path("set/n.txt").read_text().split(), dtype=int)}
 
     @staticmethod
     def fixture(root: Path) -> None:
@@ -119,8 +117,12 @@ def test_a_file_that_cannot_be_right_is_refused(keys: dict, says: str) -> None:
 # ---------------------------------------------------------------------------- verification
 
 
-def test_a_file_with_the_published_checksum_is_read_once(store, monkeypatch) -> None:
-    numbers = Numbers(monkeypatch)
+MD5 = {"sha": None, "md5": hashlib.md5(A).hexdigest()}
+
+
+@pytest.mark.parametrize("keys", [{}, MD5], ids=["sha256", "md5"])
+def test_a_file_with_the_published_checksum_is_read_once(store, monkeypatch, keys) -> None:
+    numbers = Numbers(monkeypatch, **keys)
     place(store, A)
     for _ in range(2):
         assert store.read(numbers.set)["n"].tolist() == [3, 1, 2]
@@ -129,31 +131,26 @@ def test_a_file_with_the_published_checksum_is_read_once(store, monkeypatch) -> 
     assert kind_of(store.used.values()) == "verified"
 
 
-def test_an_md5_will_do(store, monkeypatch) -> None:
-    numbers = Numbers(monkeypatch, sha=None)
-    file = DataFile("set/n.txt", "n", md5=hashlib.md5(A).hexdigest(), hash_source="here")
-    numbers.upstream = Upstream("N", "x", "CC0", (file,), name="numbers")
-    place(store, A)
-    store.read(numbers.set)
-    assert store.used["set/n.txt"]["verified"] == "bytes"
-    place(store, B)
-    with pytest.raises(DataError, match="md5 is"):
+@pytest.mark.parametrize(
+    ("keys", "mode", "content", "says"),
+    [
+        ({}, "bytes", B, r"set/n\.txt: sha256 is .*physml data get numbers"),
+        (MD5, "bytes", B, "md5 is"),
+        ({"size": 6}, "bytes", A[:-2], "4 bytes, expected 6"),
+        ({}, "content", B, "no fingerprint of the content"),
+        ({"known": True}, "content", b"1\n2\n4\n", "not the published one"),
+        ({"known": True, "sha": None}, "bytes", b"1\n2\n4\n", "not the published one"),
+    ],
+)
+def test_what_is_not_published_is_refused_by_name_and_not_cached(
+    store, monkeypatch, keys, mode, content, says
+):
+    numbers, store = Numbers(monkeypatch, **keys), with_verify(store, mode)
+    place(store, content)
+    with pytest.raises(DataError, match=says):
         store.read(numbers.set)
-
-
-def test_other_bytes_are_refused_by_name_and_not_cached(store, monkeypatch) -> None:
-    numbers = Numbers(monkeypatch)
-    path = place(store, B)
-    with pytest.raises(DataError, match=rf"{path}: sha256 is .*physml data get numbers"):
-        store.read(numbers.set)
-    assert numbers.calls == 0 and not cached(store) and not store.used
-
-
-def test_another_size_is_said_before_hashing(store, monkeypatch) -> None:
-    numbers = Numbers(monkeypatch, size=6)
-    place(store, A[:-2])
-    with pytest.raises(DataError, match="4 bytes, expected 6"):
-        store.read(numbers.set)
+    assert numbers.calls == ("known" in keys), "it is not read before it is known"
+    assert not cached(store) and not store.used and not (store.cache / "pins").exists()
 
 
 def test_a_missing_file_is_told_with_all_one_needs(store, monkeypatch) -> None:
@@ -191,19 +188,9 @@ def test_other_bytes_of_the_right_content_run_as_content_verified(store, monkeyp
     assert kind_of(store.used.values()) == "verified", "the published bytes need no comparison of content"
 
 
-def test_without_a_known_content_there_is_nothing_to_compare(store, monkeypatch) -> None:
-    numbers = Numbers(monkeypatch)
-    place(store, B)
-    with pytest.raises(DataError, match="no fingerprint of the content"):
-        with_verify(store, "content").read(numbers.set)
-
-
 def test_off_takes_another_content_says_so_and_is_not_taken_for_checked(store, monkeypatch) -> None:
     numbers = Numbers(monkeypatch, known=True)
     place(store, b"1\n2\n4\n")
-    with pytest.raises(DataError, match="not the published one"):
-        with_verify(store, "content").read(numbers.set)
-    assert not cached(store)
     loose = with_verify(store, "off")
     assert loose.read(numbers.set)["n"].tolist() == [1, 2, 4]
     assert kind_of(loose.used.values()) == "unverified data"
@@ -222,11 +209,7 @@ def test_a_changed_file_is_read_again(store, monkeypatch) -> None:
 
 def test_a_file_without_a_checksum_must_have_the_known_content(store, monkeypatch) -> None:
     numbers = Numbers(monkeypatch, sha=None, known=True)
-    path = place(store, b"1\n2\n4\n")
-    with pytest.raises(DataError, match="not the published one"):
-        store.read(numbers.set)
-    assert not cached(store) and not (store.cache / "pins").exists()
-    path.write_bytes(B)
+    place(store, B)
     store.read(numbers.set)
     assert kind_of(store.used.values()) == "content-verified" and not (store.cache / "pins").exists()
 
@@ -269,11 +252,13 @@ def inside(**checksum: str) -> DataFile:
     return DataFile("z/n.txt", "numbers", hash_source="here", inside="z.zip", **checksum)
 
 
-def test_an_archive_is_read_packed(store, monkeypatch) -> None:
-    zipped = Zipped(monkeypatch)
+def test_an_archive_is_read_packed_and_has_its_members(store, monkeypatch) -> None:
+    zipped = Zipped(monkeypatch, inside(sha256=sha256(A)))
     place(store, zip_of(A), "z.zip")
     assert store.read(zipped.set)["n"].tolist() == [3, 1, 2]
     assert store.used["z.zip"]["verified"] == "bytes"
+    files = verify.FoundFiles(zipped.upstream, store)
+    assert files.has("z/n.txt") and files.path("z/n.txt").read_bytes() == A
 
 
 def test_its_folder_will_do_where_the_content_is_compared(store, monkeypatch) -> None:
@@ -300,16 +285,6 @@ def test_its_folder_will_do_where_each_member_has_a_checksum_and_others_are_not_
         store.read(zipped.set)
 
 
-def test_a_member_is_taken_from_its_archive(store, monkeypatch) -> None:
-    zipped = Zipped(monkeypatch, inside(sha256=sha256(A)))
-    place(store, zip_of(A), "z.zip")
-    files = verify.FoundFiles(zipped.upstream, store)
-    assert files.has("z/n.txt") and files.path("z/n.txt").read_bytes() == A
-
-
-# ---------------------------------------------------------------------------- fixtures and real readers
-
-
 def test_a_fixture_stands_in_and_real_files_are_not_looked_at(store, monkeypatch) -> None:
     numbers = Numbers(monkeypatch)
     place(store, A)
@@ -331,9 +306,6 @@ def test_readers_import_no_torch() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
-# ---------------------------------------------------------------------------- pins, absent sets
-
-
 def test_pins_of_a_data_set_are_one_warning(store, monkeypatch, caplog) -> None:
     numbers = Numbers(monkeypatch, sha=None)
     files = tuple(DataFile(f"set/{name}.txt", name) for name in "nab")
@@ -347,11 +319,7 @@ def test_pins_of_a_data_set_are_one_warning(store, monkeypatch, caplog) -> None:
 
 
 @pytest.mark.parametrize(("names", "code"), [(["mnist"], 2), (["glove"], 2), (["psmnist"], 2), ([], 0)])
-def test_a_check_of_absent_files_fails_where_they_are_named(
-    names: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
-    from physml.cli.main import main
-
+def test_a_check_of_absent_files_fails_where_they_are_named(names, code, tmp_path, monkeypatch) -> None:
     monkeypatch.delenv("PHYSML_DATA", raising=False)
     monkeypatch.setenv("PHYSML_CACHE", str(tmp_path))
     assert main(["data", "check", *names]) == code

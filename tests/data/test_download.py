@@ -42,30 +42,19 @@ class Served:
         self.url = ""
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
-        byte_range = request.headers.get("Range")
+        byte_range, condition = (request.headers.get(name) for name in ("Range", "If-Range"))
         self.asked.append(byte_range)
-        condition = request.headers.get("If-Range")
+        status, headers, body, size = 200, {"ETag": self.version}, self.content, len(self.content)
         if self.leads:
-            request.send_response(302)
-            request.send_header("Location", self.leads.pop(0))
-            request.end_headers()
-            return
-        start = 0
-        if byte_range and self.ranges and condition in (None, self.version):
+            status, headers, body = 302, {"Location": self.leads.pop(0)}, b""
+        elif byte_range and self.ranges and condition in (None, self.version):
             start = int(byte_range.removeprefix("bytes=").rstrip("-"))
-            if start >= len(self.content):
-                request.send_response(416)
-                request.send_header("Content-Range", f"bytes */{len(self.content)}")
-                request.send_header("Content-Length", "0")
-                request.end_headers()
-                return
-            request.send_response(206)
-            request.send_header("Content-Range", f"bytes {start}-{len(self.content) - 1}/{len(self.content)}")
-        else:
-            request.send_response(200)
-        body = self.content[start:]
-        headers = {"ETag": self.version, "Content-Length": str(len(body)), **self.headers}
-        for name, value in headers.items():
+            status, body, place = (
+                (206, body[start:], f"{start}-{size - 1}") if start < size else (416, b"", "*")
+            )
+            headers["Content-Range"] = f"bytes {place}/{size}"
+        request.send_response(status)
+        for name, value in (headers | {"Content-Length": str(len(body))} | self.headers).items():
             if value is not None:
                 request.send_header(name, value)
         request.end_headers()
@@ -314,12 +303,10 @@ def test_two_at_once_download_once(server, store) -> None:
 @pytest.fixture
 def known(server, monkeypatch) -> Upstream:
     """The catalogue with one data set of one file, and one task that generates its data."""
-    origin = dataset(server.url)
-    use(monkeypatch, origin)
-    return origin
+    return use(monkeypatch, dataset(server.url))
 
 
-def use(monkeypatch, origin: Upstream) -> None:
+def use(monkeypatch, origin: Upstream) -> Upstream:
     monkeypatch.setattr(catalogue, "upstream", lambda name: origin)
     monkeypatch.setattr(catalogue, "dataset_names", lambda: ["set"])
     monkeypatch.setattr(catalogue, "task_datasets", lambda: {"reads": ["set"], "noise": []})
@@ -327,6 +314,7 @@ def use(monkeypatch, origin: Upstream) -> None:
     source = Generated("noise", {"n": 3}, 1, lambda: {"a": np.ones(3)})
     task = type("Task", (), {"sources": lambda _: [source]})()
     monkeypatch.setattr(catalogue, "_built", lambda tasks: [task] if tasks else [])
+    return origin
 
 
 def states(rows) -> dict[str, str]:

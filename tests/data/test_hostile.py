@@ -10,14 +10,20 @@ import struct
 import subprocess
 import sys
 import tarfile
+import tracemalloc
 import zipfile
 import zlib
+from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+import torch
+from scipy.io import savemat
 
 from physml.base.errors import DataError
 from physml.base.paths import ROOT
@@ -89,7 +95,7 @@ def test_plain_arrays_are_read(protocol: int) -> None:
         assert array.dtype.newbyteorder("=") == want.dtype.newbyteorder("=") and np.array_equal(array, want)
     objects = np.empty(2, object)
     objects[:] = [{"a": np.arange(2)}, None]
-    (mapping, nothing) = unpickle(pickle.dumps(objects, protocol), arrays, "file", AGAIN).tolist()
+    mapping, nothing = unpickle(pickle.dumps(objects, protocol), arrays, "file", AGAIN)
     assert mapping["a"].tolist() == [0, 1] and nothing is None
 
 
@@ -157,24 +163,19 @@ def test_a_state_is_given_to_arrays_alone() -> None:
 
 
 def test_a_sparse_matrix_is_built_from_checked_parts() -> None:
-    from scipy.sparse import csr_matrix
-
-    want = csr_matrix(np.eye(3)[[0, 2]])
+    want = sp.csr_matrix(np.eye(3)[[0, 2]])
     assert (unpickle(pickle.dumps(want, 2), sparse, "f", AGAIN).matrix() != want).nnz == 0
     for part, value in (("indptr", np.array([0, 1 << 40, 2])), ("data", "text"), ("_shape", (2, -1))):
-        wrong = csr_matrix(want)
+        wrong = sp.csr_matrix(want)
         wrong.__dict__[part] = value
         with pytest.raises(ValueError):
-            x = unpickle(pickle.dumps(wrong, 2), sparse, "f", AGAIN).matrix()
-            x.check_format()
+            unpickle(pickle.dumps(wrong, 2), sparse, "f", AGAIN).matrix().check_format()
 
 
 @pytest.mark.parametrize("part", ["indices", "indptr"])
 @pytest.mark.parametrize("way", ["csr", "csc", "bsr", "pickle", "npz"])
 def test_other_libraries_follow_no_index_unseen(way: str, part: str, tmp_path: Path) -> None:
     """scipy does not look: a wrong index reads, or writes, outside of memory."""
-    import scipy.sparse as sp
-
     whole = sp.csr_matrix(np.eye(3))
     cls = getattr(sp, f"{'csr' if way in ('pickle', 'npz') else way}_matrix")
     matrix = cls(whole)
@@ -197,23 +198,18 @@ def test_other_libraries_follow_no_index_unseen(way: str, part: str, tmp_path: P
 
 
 def test_lists_of_neighbours_cannot_be_copied() -> None:
-    from collections import defaultdict
-
     assert unpickle(pickle.dumps(defaultdict(list, {0: [1]}), 2), lists, "f", AGAIN) == {0: [1]}
     refused(pickle.dumps(Call(list, ([1] * 9,)), 2), lists, "")
 
 
 def test_a_tensor_has_the_values_that_it_shows() -> None:
-    import torch
-
     want = torch.arange(6).reshape(2, 3)
     assert (unpickle(pickle.dumps(want), tensors, "f", AGAIN) == want).all()
     refused(pickle.dumps(want[:1, :1].expand(1 << 20, 1 << 20)), tensors, "out of")
     function, arguments = want.__reduce_ex__(2)
     for size, stride in (((2, 4), (3, 1)), ((-2, -3), (3, 1)), ((2,), (1, 1))):
         refused(pickle.dumps(Call(function, (arguments[0], 0, size, stride, *arguments[4:]))), tensors, "")
-    with pytest.raises(DataError):
-        unpickle(pickle.dumps(Call(function, (arguments[0], 3, *arguments[2:]))), tensors, "f", AGAIN)
+    refused(pickle.dumps(Call(function, (arguments[0], 3, *arguments[2:]))), tensors, "")
 
 
 # ---------------------------------------------------------------------------- bombs
@@ -244,8 +240,6 @@ def test_a_zip_is_refused_by_its_declared_sizes(tmp_path: Path) -> None:
 
 
 def test_a_zip_that_declares_too_little_unpacks_no_more(tmp_path: Path) -> None:
-    import tracemalloc
-
     path = zipped(tmp_path / "x.zip", FEWER)
     with zipfile.ZipFile(path) as archive:
         packed = archive.getinfo("a.npy").compress_size
@@ -287,11 +281,10 @@ def test_a_tar_is_read_up_to_its_limit(module, tmp_path: Path) -> None:
 
 
 def test_a_sparse_member_of_a_tar_is_refused_by_its_size(tmp_path: Path) -> None:
-    headers = {"GNU.sparse.major": "0", "GNU.sparse.minor": "1", "GNU.sparse.map": "0,0",
-               "GNU.sparse.size": str(1 << 40)}  # fmt: skip
+    sparse_file = {"major": "0", "minor": "1", "map": "0,0", "size": str(1 << 40)}
     with tarfile.open(tmp_path / "x.tar", "w", format=tarfile.PAX_FORMAT) as archive:
         info = tarfile.TarInfo("a")
-        info.pax_headers = headers
+        info.pax_headers = {f"GNU.sparse.{key}": value for key, value in sparse_file.items()}
         archive.addfile(info, io.BytesIO())
     with pytest.raises(DataError, match=rf"a has {1 << 40} bytes"):
         open_tree(tmp_path / "x.tar").bytes("a")
@@ -320,16 +313,12 @@ def test_a_sparse_matrix_that_points_outside_is_refused_before_scipy_follows(
     assert content.count(stored.tobytes()) == 1
     path.write_bytes(content.replace(stored.tobytes(), changed.tobytes()))
     files = SimpleNamespace(path=lambda name: tmp_path / name, sizes=lambda *sizes: sizes)
-    with pytest.raises(
-        DataError, match=r"a sparse matrix names row|do not fit its values|not a valid MATLAB"
-    ):
+    with pytest.raises(DataError, match=r"matrix names row|do not fit its values|not a valid MATLAB"):
         SNAP_PATENTS.read(files)
 
 
 @pytest.mark.usefixtures("spare")
 def test_a_mat_file_is_refused_by_what_it_unpacks_to(tmp_path: Path) -> None:
-    from scipy.io import savemat
-
     savemat(tmp_path / "x.mat", {"a": np.eye(3), "s": {"deep": 1}, "t": "text"}, do_compression=True)
     assert (mat(tmp_path / "x.mat", ["a"], AGAIN)["a"] == np.eye(3)).all()
     for name, says in (("b", "has no b; it has a, s, t"), ("s", "it is struct"), ("t", "it is char")):
@@ -413,9 +402,7 @@ IN_PLACE = {
 
 
 @pytest.mark.parametrize("kind", IN_PLACE)
-def test_what_is_no_file_is_refused_at_once(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_no_file_is_refused_at_once(kind: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)  # the path of a socket is short
     GENIUS_GRAPH.fixture(tmp_path)
     path = Path("linkx/genius.mat")
@@ -447,8 +434,6 @@ def test_a_fixture_is_not_taken_for_published_files(data, tmp_path: Path) -> Non
 
 
 def test_what_a_reader_has_not_foreseen_is_one_line(tmp_path: Path) -> None:
-    from dataclasses import replace
-
     data = replace(GENIUS_GRAPH, read=lambda files: {"x": {}["nothing"]})
     GENIUS_GRAPH.fixture(tmp_path)
     with pytest.raises(DataError, match=r"files of genius cannot be read: KeyError.*physml data get genius"):

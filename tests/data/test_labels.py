@@ -114,6 +114,8 @@ def test_tables_as_spreadsheets_write_them(tmp_path: Path, content: bytes) -> No
     path = tmp_path / "waves.csv"
     path.write_bytes(content)
     np.testing.assert_array_equal(table(path), NUMBERS)
+    path.write_text("a,b\n1,\n?,4\n")
+    np.testing.assert_array_equal(table(path, gaps=True), [[1, np.nan], [np.nan, 4]])
 
 
 @pytest.mark.parametrize(
@@ -136,9 +138,3 @@ def test_tables_that_cannot_be_right(tmp_path: Path, content: str, says: str) ->
     path.write_bytes("ä".encode("latin-1"))
     with pytest.raises(DataError, match="no text in UTF-8: byte 0 is 0xe4"):
         table(path)
-
-
-def test_missing_values_of_a_table_are_nan_where_asked(tmp_path: Path) -> None:
-    path = tmp_path / "waves.csv"
-    path.write_text("a,b\n1,\n?,4\n")
-    np.testing.assert_array_equal(table(path, gaps=True), [[1, np.nan], [np.nan, 4]])

@@ -36,11 +36,6 @@ def store(tmp_path) -> Store:
     return Store(None, tmp_path / "cache")
 
 
-def only_file(store: Store) -> Path:
-    (path,) = (store.cache / "generated").glob("*.npz")
-    return path
-
-
 def warnings(caplog) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
@@ -83,10 +78,6 @@ def truncated(share: float) -> Callable[[Path], None]:
     return lambda path: path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
 
 
-def foreign(content: bytes) -> Callable[[Path], None]:
-    return lambda path: path.write_bytes(content)
-
-
 def one_array(path: Path) -> None:
     with path.open("wb") as file:
         np.save(file, np.arange(3))
@@ -94,10 +85,9 @@ def one_array(path: Path) -> None:
 
 DAMAGE: dict[str, Callable[[Path], Any]] = {
     **{f"truncated to {share}": truncated(share) for share in (0.0, 0.3, 0.7, 0.99)},
-    **{
-        f"foreign: {content!r}": foreign(content)
-        for content in (b"not a zip", b"PK\x03\x04junk", b"\x93NUMPY\x01\x00")
-    },
+    "no zip": lambda path: path.write_bytes(b"not a zip"),
+    "half a zip": lambda path: path.write_bytes(b"PK\x03\x04junk"),
+    "half an array": lambda path: path.write_bytes(b"\x93NUMPY\x01\x00"),
     "a single array": one_array,
     "a pickle, which is never loaded": lambda path: np.savez(path, a=np.array([Trap()], dtype=object)),
     "of other arguments": lambda path: write_arrays(path, "other arguments", Maker()()),
@@ -107,7 +97,7 @@ DAMAGE: dict[str, Callable[[Path], Any]] = {
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_file_that_is_not_what_was_written_is_made_again(store, caplog, damage):
     store.generated("set", KEY, 1, Maker())
-    DAMAGE[damage](only_file(store))
+    DAMAGE[damage](next(store.cache.rglob("*.npz")))
     make = Maker()
     assert same(store.generated("set", KEY, 1, make))
     assert make.calls == 1
@@ -150,17 +140,14 @@ def test_an_unwritable_cache_costs_one_warning(tmp_path, caplog):
     assert "not cached" in warning or "not usable" in warning
 
 
-def test_arrays_of_objects_are_refused(store):
-    with pytest.raises(InputError, match="'a'"):
-        store.generated("set", KEY, 1, lambda: {"a": np.array([None])})
-
-
-def test_an_error_while_making_leaves_nothing(store):
+def test_an_error_while_making_or_an_array_of_objects_leaves_nothing(store):
     def fail() -> dict[str, np.ndarray]:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         store.generated("set", KEY, 1, fail)
+    with pytest.raises(InputError, match="'a'"):
+        store.generated("set", KEY, 1, lambda: {"a": np.array([None])})
     assert not list(store.cache.rglob("*.npz"))
     assert same(store.generated("set", KEY, 1, Maker()))
 
@@ -220,8 +207,7 @@ def test_of_two_processes_one_makes_and_one_waits(tmp_path):
             return {"a": np.ones(1000)}
         print(Store(None, Path(sys.argv[1])).generated("set", {}, 1, make)["a"].sum())
         """
-    processes = [python(code, tmp_path) for _ in range(2)]
-    for process in processes:
+    for process in [python(code, tmp_path) for _ in range(2)]:
         out, err = process.communicate(timeout=60)
         assert (process.returncode, float(out), err) == (0, 1000.0, "")
     assert (tmp_path / "calls").read_text() == "x"

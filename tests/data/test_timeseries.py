@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from physml.base.errors import DataError
-from physml.data.datasets import DataSet
 from physml.data.readers import ecg5000, eigenworms
 from physml.data.readers.timeseries import Cases, read_ts, write_ts
 from physml.data.store import Store
@@ -44,16 +43,12 @@ def test_a_ts_file_is_read(tmp_path: Path) -> None:
     assert cases.labels == ("Up", "Down") and cases.lines == (11, 12, 14)
     np.testing.assert_array_equal(cases.y, [0, 1, 0])
     np.testing.assert_array_equal(cases.x[1], [[-1, 0.4], [-2, 0.5], [-3e-4, 0.6]])
+    assert toy(tmp_path).expect("toy", [3], ["Down", "Up"]).y.tolist() == [1, 0, 1], "in the order asked for"
     stacked = cases.stacked([3], 2)
     assert stacked.shape == (3, 3, 2) and stacked.dtype == np.float32
-
-
-def test_numbers_to_predict_are_read(tmp_path: Path) -> None:
-    text = TOY.replace("@classLabel true Up Down", "@targetlabel true")
-    text = text.replace(":Up", ":71.5").replace(":Down", ":-2")
-    cases = read_ts(written(tmp_path, text), AGAIN).expect("Toy", [3], None)
-    np.testing.assert_array_equal(cases.y, [71.5, -2, 71.5])
-    assert cases.labels == ()
+    text = TOY.replace("@classLabel true Up Down", "@targetlabel true").replace("Up", "71.5")
+    numbers = read_ts(written(tmp_path, text.replace("Down", "-2")), AGAIN).expect("Toy", [3], None)
+    assert numbers.y.tolist() == [71.5, -2, 71.5] and numbers.labels == ()
 
 
 def test_cases_of_unequal_length_are_read_and_not_stacked(tmp_path: Path) -> None:
@@ -132,10 +127,6 @@ def test_another_problem_is_refused(
         toy(tmp_path).expect(name, n, labels)
 
 
-def test_labels_count_in_the_order_asked_for(tmp_path: Path) -> None:
-    assert toy(tmp_path).expect("toy", [3], ["Down", "Up"]).y.tolist() == [1, 0, 1]
-
-
 @pytest.mark.parametrize(("steps", "dimensions"), [([17_984], 2), ([3], 6)])
 def test_another_shape_is_refused(tmp_path: Path, steps: list[int], dimensions: int) -> None:
     with pytest.raises(DataError, match=f"must have {steps[0]} steps of {dimensions} dim.*; got 3 of 2"):
@@ -145,19 +136,11 @@ def test_another_shape_is_refused(tmp_path: Path, steps: list[int], dimensions: 
 # ---------------------------------------------------------------------------- the sets that tasks read
 
 
-@pytest.mark.usefixtures("small_data")
-@pytest.mark.parametrize(
-    ("dataset", "problem"), [(eigenworms.EIGENWORMS, "EigenWorms"), (ecg5000.ECG5000, "ECG5000")]
-)
-@pytest.mark.parametrize("folder", [".", "{}"])
-def test_files_are_found_where_people_put_them(
-    dataset: DataSet, problem: str, folder: str, tmp_path: Path
-) -> None:
-    """At the root, or in a folder with the name of the problem."""
-    dataset.fixture(tmp_path / "data" / folder.format(problem))
+def test_files_are_found_in_a_folder_with_the_name_of_the_problem(tmp_path: Path) -> None:
+    ecg5000.ECG5000.fixture(tmp_path / "data/ECG5000")
     store = Store(tmp_path / "data", tmp_path / "cache", verify="off")
-    arrays = store.read(dataset)
-    assert len(arrays["x_train"]) + len(arrays["x_test"]) in (259, 5000)
+    arrays = store.read(ecg5000.ECG5000)
+    assert len(arrays["x_train"]) + len(arrays["x_test"]) == 5000
     assert {entry["verified"] for entry in store.used.values()} == {"off"}
 
 
