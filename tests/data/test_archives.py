@@ -30,9 +30,8 @@ def tarred(path: Path, members: dict[str, bytes] = MEMBERS, *, mode: str = "w:gz
 
 
 def unpacked(path: Path) -> Path:
-    for name, content in MEMBERS.items():
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_bytes(content)
+    with zipfile.ZipFile(zipped(path / "x")) as archive:
+        archive.extractall(path)
     return path / "top"
 
 
@@ -49,7 +48,6 @@ def test_the_same_members_packed_and_unpacked(form: str, tmp_path: Path) -> None
     make, kind = FORMS[form]
     tree = make(tmp_path)
     assert isinstance(tree, kind)
-    assert sorted(tree.names()) == sorted(MEMBERS)
     assert tree.names() == (sorted(MEMBERS) if form == "folder" else list(MEMBERS))
     assert dict(tree.items("top/*.txt")) == {n: c for n, c in MEMBERS.items() if n.endswith("txt")}
     assert tree.bytes("top/sub/c.dat") == MEMBERS["top/sub/c.dat"]
@@ -93,9 +91,8 @@ def test_a_truncated_archive_is_refused(pack, keep: float, tmp_path: Path) -> No
 
 def test_a_flipped_byte_in_a_member_is_refused(tmp_path: Path) -> None:
     path = zipped(tmp_path / "x.zip")
-    content = bytearray(path.read_bytes())
-    content[40] ^= 0xFF
-    path.write_bytes(bytes(content))
+    content = path.read_bytes()
+    path.write_bytes(content[:40] + bytes([content[40] ^ 0xFF]) + content[41:])
     with pytest.raises(DataError, match=r"x\.zip is not a valid zip archive at member top/b\.txt"):
         list(open_tree(path).items())
 

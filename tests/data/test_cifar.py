@@ -22,13 +22,10 @@ def read(root: Path) -> dict[str, np.ndarray]:
     return Store(root, root / "cache", verify="off").read(CIFAR10)
 
 
-def entries(root: Path) -> dict[str, bytes]:
-    with tarfile.open(root / ARCHIVE) as archive:
-        return {m.name: archive.extractfile(m).read() for m in archive.getmembers()}
-
-
 def test_images_and_labels_are_those_of_the_pickles(root):
-    arrays, files = read(root), entries(root)
+    arrays = read(root)
+    with tarfile.open(root / ARCHIVE) as archive:
+        files = {m.name: archive.extractfile(m).read() for m in archive.getmembers()}
     for part, names in cifar10.BATCHES.items():
         loaded = [pickle.loads(files[f"{TOP}/{name}"]) for name in names]
         flat = np.concatenate([entry["data"] for entry in loaded])

@@ -1,9 +1,11 @@
 """Data sets of others: what conf/dataset says, fixtures through the real readers, what verification says."""
 
 import hashlib
+import io
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from each import each
 
 from physml.base.errors import ConfigError, DataError
 from physml.base.paths import ROOT
+from physml.cli.main import main
 from physml.data import verify
 from physml.data.datasets import Content, DataFile, DataSet, Upstream, dataset_names, kind_of, upstream
 from physml.data.store import Store, Verify
@@ -23,24 +26,26 @@ def sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def items(arrays) -> list[bytes]:
+    return [str(n).encode() for n in arrays["n"]]
+
+
+CONTENT = verify.fingerprint(DataSet("numbers", 1, dict, lambda _: None, items), {"n": np.array([1, 2, 3])})
+
+
 class Numbers:
     """A data set of one text file, whose reader counts its calls."""
 
-    def __init__(
-        self, monkeypatch, *, sha: str | None = sha256(A), content: str | None = None, **keys
-    ) -> None:
-        self.calls = 0
-        file = DataFile("set/n.txt", "numbers", sha256=sha, hash_source=sha and "here", **keys)
+    def __init__(self, monkeypatch, *, sha: str | None = sha256(A), known: bool = False, **keys) -> None:
+        self.calls, content = 0, CONTENT if known else None
+        file = DataFile("set/n.txt", "numbers", sha256=sha, hash_source="here", **keys)
         self.upstream = Upstream("Numbers", "nowhere", "CC0", (file,), Content(content), "numbers")
         monkeypatch.setattr(DataSet, "upstream", property(lambda _: self.upstream))
-        self.set = DataSet("numbers", 1, self.read, self.fixture, lambda a: (str(n).encode() for n in a["n"]))
+        self.set = DataSet("numbers", 1, self.read, self.fixture, items)
 
     def read(self, files) -> dict[str, np.ndarray]:
         self.calls += 1
-        lines = files.path("set/n.txt").read_text().splitlines()
-        if not all(line.isdecimal() for line in lines):
-            raise DataError("set/n.txt: a line is no number.")
-        return {"n": np.array([int(line) for line in lines])}
+        return {"n": np.array(files.path("set/n.txt").read_text().split(), dtype=int)}
 
     @staticmethod
     def fixture(root: Path) -> None:
@@ -112,8 +117,12 @@ def test_a_file_that_cannot_be_right_is_refused(keys: dict, says: str) -> None:
 # ---------------------------------------------------------------------------- verification
 
 
-def test_a_file_with_the_published_checksum_is_read_once(store, monkeypatch) -> None:
-    numbers = Numbers(monkeypatch)
+MD5 = {"sha": None, "md5": hashlib.md5(A).hexdigest()}
+
+
+@pytest.mark.parametrize("keys", [{}, MD5], ids=["sha256", "md5"])
+def test_a_file_with_the_published_checksum_is_read_once(store, monkeypatch, keys) -> None:
+    numbers = Numbers(monkeypatch, **keys)
     place(store, A)
     for _ in range(2):
         assert store.read(numbers.set)["n"].tolist() == [3, 1, 2]
@@ -122,31 +131,26 @@ def test_a_file_with_the_published_checksum_is_read_once(store, monkeypatch) -> 
     assert kind_of(store.used.values()) == "verified"
 
 
-def test_an_md5_will_do(store, monkeypatch) -> None:
-    numbers = Numbers(monkeypatch, sha=None)
-    file = DataFile("set/n.txt", "n", md5=hashlib.md5(A).hexdigest(), hash_source="here")
-    numbers.upstream = Upstream("N", "x", "CC0", (file,), name="numbers")
-    place(store, A)
-    store.read(numbers.set)
-    assert store.used["set/n.txt"]["verified"] == "bytes"
-    place(store, B)
-    with pytest.raises(DataError, match="md5 is"):
+@pytest.mark.parametrize(
+    ("keys", "mode", "content", "says"),
+    [
+        ({}, "bytes", B, r"set/n\.txt: sha256 is .*physml data get numbers"),
+        (MD5, "bytes", B, "md5 is"),
+        ({"size": 6}, "bytes", A[:-2], "4 bytes, expected 6"),
+        ({}, "content", B, "no fingerprint of the content"),
+        ({"known": True}, "content", b"1\n2\n4\n", "not the published one"),
+        ({"known": True, "sha": None}, "bytes", b"1\n2\n4\n", "not the published one"),
+    ],
+)
+def test_what_is_not_published_is_refused_by_name_and_not_cached(
+    store, monkeypatch, keys, mode, content, says
+):
+    numbers, store = Numbers(monkeypatch, **keys), with_verify(store, mode)
+    place(store, content)
+    with pytest.raises(DataError, match=says):
         store.read(numbers.set)
-
-
-def test_other_bytes_are_refused_by_name_and_not_cached(store, monkeypatch) -> None:
-    numbers = Numbers(monkeypatch)
-    path = place(store, B)
-    with pytest.raises(DataError, match=rf"{path}: sha256 is .*physml data get numbers"):
-        store.read(numbers.set)
-    assert numbers.calls == 0 and not cached(store) and not store.used
-
-
-def test_another_size_is_said_before_hashing(store, monkeypatch) -> None:
-    numbers = Numbers(monkeypatch, size=6)
-    place(store, A[:-2])
-    with pytest.raises(DataError, match="4 bytes, expected 6"):
-        store.read(numbers.set)
+    assert numbers.calls == ("known" in keys), "it is not read before it is known"
+    assert not cached(store) and not store.used and not (store.cache / "pins").exists()
 
 
 def test_a_missing_file_is_told_with_all_one_needs(store, monkeypatch) -> None:
@@ -166,15 +170,15 @@ def test_without_a_published_checksum_the_first_file_counts(store, monkeypatch, 
     place(store, B)
     with pytest.raises(DataError, match="first seen here"):
         store.read(numbers.set)
-
-
-def fingerprint_of(numbers: Numbers) -> str:
-    return verify.fingerprint(numbers.set, {"n": np.array([1, 2, 3])})
+    (pin,) = (store.cache / "pins").rglob("*.sha256")
+    pin.write_bytes(b"\xff\xfe")  # no text
+    place(store, A)
+    with pytest.raises(DataError, match="first seen here"):
+        store.read(numbers.set)
 
 
 def test_other_bytes_of_the_right_content_run_as_content_verified(store, monkeypatch) -> None:
-    numbers = Numbers(monkeypatch)
-    numbers = Numbers(monkeypatch, content=fingerprint_of(numbers))
+    numbers = Numbers(monkeypatch, known=True)
     store = with_verify(store, "content")
     place(store, B)
     assert store.read(numbers.set)["n"].tolist() == [1, 2, 3]
@@ -184,39 +188,14 @@ def test_other_bytes_of_the_right_content_run_as_content_verified(store, monkeyp
     assert kind_of(store.used.values()) == "verified", "the published bytes need no comparison of content"
 
 
-def test_another_content_is_refused_and_not_cached(store, monkeypatch) -> None:
-    numbers = Numbers(monkeypatch)
-    numbers = Numbers(monkeypatch, content=fingerprint_of(numbers))
-    place(store, b"1\n2\n4\n")
-    with pytest.raises(DataError, match="not the published one"):
-        with_verify(store, "content").read(numbers.set)
-    assert not cached(store)
-
-
-def test_without_a_known_content_there_is_nothing_to_compare(store, monkeypatch) -> None:
-    numbers = Numbers(monkeypatch)
-    place(store, B)
-    with pytest.raises(DataError, match="no fingerprint of the content"):
-        with_verify(store, "content").read(numbers.set)
-
-
-def test_off_takes_anything_says_so_and_is_not_taken_for_checked(store, monkeypatch) -> None:
-    numbers = Numbers(monkeypatch)
-    numbers = Numbers(monkeypatch, content=fingerprint_of(numbers))
+def test_off_takes_another_content_says_so_and_is_not_taken_for_checked(store, monkeypatch) -> None:
+    numbers = Numbers(monkeypatch, known=True)
     place(store, b"1\n2\n4\n")
     loose = with_verify(store, "off")
     assert loose.read(numbers.set)["n"].tolist() == [1, 2, 4]
     assert kind_of(loose.used.values()) == "unverified data"
     with pytest.raises(DataError, match="not the published one"):
         with_verify(store, "content").read(numbers.set)
-
-
-def test_what_a_reader_refuses_is_not_cached(store, monkeypatch) -> None:
-    numbers = Numbers(monkeypatch)
-    place(store, b"one\n")
-    with pytest.raises(DataError, match="no number"):
-        with_verify(store, "off").read(numbers.set)
-    assert not cached(store)
 
 
 def test_a_changed_file_is_read_again(store, monkeypatch) -> None:
@@ -229,23 +208,15 @@ def test_a_changed_file_is_read_again(store, monkeypatch) -> None:
 
 
 def test_a_file_without_a_checksum_must_have_the_known_content(store, monkeypatch) -> None:
-    numbers = Numbers(monkeypatch)
-    numbers = Numbers(monkeypatch, sha=None, content=fingerprint_of(numbers))
-    path = place(store, b"1\n2\n4\n")
-    with pytest.raises(DataError, match="not the published one"):
-        store.read(numbers.set)
-    assert not cached(store) and not (store.cache / "pins").exists()
-    path.write_bytes(B)
+    numbers = Numbers(monkeypatch, sha=None, known=True)
+    place(store, B)
     store.read(numbers.set)
     assert kind_of(store.used.values()) == "content-verified" and not (store.cache / "pins").exists()
 
 
 def test_another_form_of_a_file_runs_as_content_verified(store, monkeypatch) -> None:
-    numbers = Numbers(monkeypatch)
-    numbers = Numbers(monkeypatch, sha=None, content=fingerprint_of(numbers), also=("n.lst",))
-    numbers.set = DataSet(
-        "numbers", 1, lambda f: {"n": np.array([1, 2, 3])}, numbers.fixture, numbers.set.items
-    )
+    numbers = Numbers(monkeypatch, sha=None, known=True, also=("n.lst",))
+    numbers.set = replace(numbers.set, read=lambda files: {"n": np.array([1, 2, 3])})
     path = place(store, B, "n.lst")
     with pytest.raises(DataError, match=rf"{path} stands in for set/n\.txt in another form"):
         store.read(numbers.set)
@@ -257,44 +228,41 @@ def test_another_form_of_a_file_runs_as_content_verified(store, monkeypatch) -> 
 # ---------------------------------------------------------------------------- archives
 
 
+def zip_of(content: bytes) -> bytes:
+    with zipfile.ZipFile(file := io.BytesIO(), "w") as archive:
+        archive.writestr(zipfile.ZipInfo("z/n.txt"), content)
+    return file.getvalue()
+
+
 class Zipped(Numbers):
     """The same numbers as members of a zip, which unpacks to a folder `z`."""
 
-    def __init__(self, monkeypatch, *, content: str | None = None, members: tuple[str, ...] = ()) -> None:
+    def __init__(self, monkeypatch, *members: DataFile, content: str | None = None) -> None:
         super().__init__(monkeypatch)
-        archive = DataFile("z.zip", "all", sha256=self.hash(), hash_source="here", folder="z")
-        inside = [DataFile(m, m, sha256=sha256(A), hash_source="here", inside="z.zip") for m in members]
-        self.upstream = Upstream("Zipped", "x", "CC0", (archive, *inside), Content(content), "zipped")
-        self.set = DataSet("zipped", 1, self.read, self.fixture, lambda a: (str(n).encode() for n in a["n"]))
-
-    @staticmethod
-    def write(path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(path, "w") as archive:
-            archive.writestr(zipfile.ZipInfo("z/n.txt"), A)
-
-    def hash(self) -> str:
-        import tempfile
-
-        with tempfile.TemporaryDirectory() as folder:
-            self.write(Path(folder) / "z.zip")
-            return sha256((Path(folder) / "z.zip").read_bytes())
+        archive = DataFile("z.zip", "all", sha256=sha256(zip_of(A)), hash_source="here", folder="z")
+        self.upstream = Upstream("Zipped", "x", "CC0", (archive, *members), Content(content), "zipped")
+        self.set = DataSet("zipped", 1, self.read, self.fixture, items)
 
     def read(self, files) -> dict[str, np.ndarray]:
-        self.calls += 1
         (content,) = [content for _, content in files.tree("z.zip").items("z/*.txt")]
         return {"n": np.array(content.split(), dtype=int)}
 
 
-def test_an_archive_is_read_packed(store, monkeypatch) -> None:
-    zipped = Zipped(monkeypatch)
-    zipped.write(store.data / "z.zip")
+def inside(**checksum: str) -> DataFile:
+    return DataFile("z/n.txt", "numbers", hash_source="here", inside="z.zip", **checksum)
+
+
+def test_an_archive_is_read_packed_and_has_its_members(store, monkeypatch) -> None:
+    zipped = Zipped(monkeypatch, inside(sha256=sha256(A)))
+    place(store, zip_of(A), "z.zip")
     assert store.read(zipped.set)["n"].tolist() == [3, 1, 2]
     assert store.used["z.zip"]["verified"] == "bytes"
+    files = verify.FoundFiles(zipped.upstream, store)
+    assert files.has("z/n.txt") and files.path("z/n.txt").read_bytes() == A
 
 
 def test_its_folder_will_do_where_the_content_is_compared(store, monkeypatch) -> None:
-    zipped = Zipped(monkeypatch, content=fingerprint_of(Numbers(monkeypatch)))
+    zipped = Zipped(monkeypatch, content=CONTENT)
     place(store, A, "z/n.txt")
     with pytest.raises(DataError, match=r"unpacked z\.zip, whose members have no published checksums"):
         store.read(zipped.set)
@@ -303,23 +271,18 @@ def test_its_folder_will_do_where_the_content_is_compared(store, monkeypatch) ->
     assert kind_of(loose.used.values()) == "content-verified"
 
 
-def test_its_folder_will_do_where_each_member_has_a_checksum(store, monkeypatch) -> None:
-    zipped = Zipped(monkeypatch, members=("z/n.txt",))
+@pytest.mark.parametrize("checksum", [{"sha256": sha256(A)}, {"md5": hashlib.md5(A).hexdigest()}])
+def test_its_folder_will_do_where_each_member_has_a_checksum_and_others_are_not_read(
+    store, monkeypatch, checksum
+) -> None:
+    zipped = Zipped(monkeypatch, inside(**checksum))
     place(store, A, "z/n.txt")
+    place(store, B, "z/foreign.txt")
     assert store.read(zipped.set)["n"].tolist() == [3, 1, 2]
+    assert {entry["verified"] for entry in store.used.values()} == {"bytes"}
     place(store, B, "z/n.txt")
     with pytest.raises(DataError, match=r"z/n\.txt"):
         store.read(zipped.set)
-
-
-def test_a_member_is_taken_from_its_archive(store, monkeypatch) -> None:
-    zipped = Zipped(monkeypatch, members=("z/n.txt",))
-    zipped.write(store.data / "z.zip")
-    files = verify.FoundFiles(zipped.upstream, store)
-    assert files.has("z/n.txt") and files.path("z/n.txt").read_bytes() == A
-
-
-# ---------------------------------------------------------------------------- fixtures and real readers
 
 
 def test_a_fixture_stands_in_and_real_files_are_not_looked_at(store, monkeypatch) -> None:
@@ -343,9 +306,6 @@ def test_readers_import_no_torch() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
-# ---------------------------------------------------------------------------- pins, absent sets
-
-
 def test_pins_of_a_data_set_are_one_warning(store, monkeypatch, caplog) -> None:
     numbers = Numbers(monkeypatch, sha=None)
     files = tuple(DataFile(f"set/{name}.txt", name) for name in "nab")
@@ -358,37 +318,8 @@ def test_pins_of_a_data_set_are_one_warning(store, monkeypatch, caplog) -> None:
     assert len(list((store.cache / "pins").rglob("*.sha256"))) == 3
 
 
-def test_a_pin_that_is_no_text_is_another_file(store, monkeypatch) -> None:
-    numbers = Numbers(monkeypatch, sha=None)
-    place(store, A)
-    store.read(numbers.set)
-    (pin,) = (store.cache / "pins").rglob("*.sha256")
-    pin.write_bytes(b"\xff\xfe")
-    with pytest.raises(DataError, match="first seen here"):
-        store.read(numbers.set)
-
-
-def test_members_with_an_md5_are_compared_and_others_are_not_read(store, monkeypatch) -> None:
-    zipped = Zipped(monkeypatch)
-    archive = DataFile("z.zip", "all", sha256="0" * 64, hash_source="here", folder="z")
-    md5 = hashlib.md5(A).hexdigest()
-    member = DataFile("z/n.txt", "n", md5=md5, hash_source="here", inside="z.zip")
-    zipped.upstream = Upstream("Zipped", "x", "CC0", (archive, member), name="zipped")
-    place(store, A, "z/n.txt")
-    place(store, B, "z/foreign.txt")
-    assert store.read(zipped.set)["n"].tolist() == [3, 1, 2]
-    assert {entry["verified"] for entry in store.used.values()} == {"bytes"}
-    place(store, B, "z/n.txt")
-    with pytest.raises(DataError, match=r"n\.txt"):
-        store.read(zipped.set)
-
-
 @pytest.mark.parametrize(("names", "code"), [(["mnist"], 2), (["glove"], 2), (["psmnist"], 2), ([], 0)])
-def test_a_check_of_absent_files_fails_where_they_are_named(
-    names: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
-    from physml.cli.main import main
-
+def test_a_check_of_absent_files_fails_where_they_are_named(names, code, tmp_path, monkeypatch) -> None:
     monkeypatch.delenv("PHYSML_DATA", raising=False)
     monkeypatch.setenv("PHYSML_CACHE", str(tmp_path))
     assert main(["data", "check", *names]) == code

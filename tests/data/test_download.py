@@ -4,9 +4,11 @@ import contextlib
 import hashlib
 import io
 import logging
+import os
 import threading
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -40,30 +42,19 @@ class Served:
         self.url = ""
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
-        byte_range = request.headers.get("Range")
+        byte_range, condition = (request.headers.get(name) for name in ("Range", "If-Range"))
         self.asked.append(byte_range)
-        condition = request.headers.get("If-Range")
+        status, headers, body, size = 200, {"ETag": self.version}, self.content, len(self.content)
         if self.leads:
-            request.send_response(302)
-            request.send_header("Location", self.leads.pop(0))
-            request.end_headers()
-            return
-        start = 0
-        if byte_range and self.ranges and condition in (None, self.version):
+            status, headers, body = 302, {"Location": self.leads.pop(0)}, b""
+        elif byte_range and self.ranges and condition in (None, self.version):
             start = int(byte_range.removeprefix("bytes=").rstrip("-"))
-            if start >= len(self.content):
-                request.send_response(416)
-                request.send_header("Content-Range", f"bytes */{len(self.content)}")
-                request.send_header("Content-Length", "0")
-                request.end_headers()
-                return
-            request.send_response(206)
-            request.send_header("Content-Range", f"bytes {start}-{len(self.content) - 1}/{len(self.content)}")
-        else:
-            request.send_response(200)
-        body = self.content[start:]
-        headers = {"ETag": self.version, "Content-Length": str(len(body)), **self.headers}
-        for name, value in headers.items():
+            status, body, place = (
+                (206, body[start:], f"{start}-{size - 1}") if start < size else (416, b"", "*")
+            )
+            headers["Content-Range"] = f"bytes {place}/{size}"
+        request.send_response(status)
+        for name, value in (headers | {"Content-Length": str(len(body))} | self.headers).items():
             if value is not None:
                 request.send_header(name, value)
         request.end_headers()
@@ -123,21 +114,21 @@ def left(store: Store) -> set[str]:
 
 
 def test_downloaded_once_into_the_cache(server, store) -> None:
-    assert download.get(dataset(server.url), store) == [target(store)]
+    assert download.get(dataset(NOWHERE, server.url), store) == [target(store)], "the next address is tried"
     assert target(store).read_bytes() == CONTENT and left(store) == {"set.bin"}
     assert download.get(dataset(NOWHERE), store) == []
 
 
-def test_a_file_below_the_data_root_is_used_without_network(store) -> None:
+def placed(store: Store) -> Path:
     path = store.data / "set/set.bin"
     path.parent.mkdir(parents=True)
     path.write_bytes(CONTENT)
+    return path
+
+
+def test_a_file_below_the_data_root_is_used_without_network(store) -> None:
+    placed(store)
     assert download.get(dataset(), store) == []
-
-
-def test_the_next_address_is_tried(server, store) -> None:
-    download.get(dataset(NOWHERE, server.url), store)
-    assert target(store).read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize(
@@ -260,13 +251,6 @@ def test_a_stopped_download_is_kept_and_goes_on_next_time(server, store, monkeyp
     assert left(store) == {"set.bin"}
 
 
-def test_a_server_that_cannot_send_the_rest_sends_all(server, store) -> None:
-    begun(store, CONTENT[:1000])
-    server.ranges = False
-    download.get(dataset(server.url), store)
-    assert target(store).read_bytes() == CONTENT and len(server.asked) == 1
-
-
 def test_a_file_that_changed_meanwhile_is_sent_anew(server, store) -> None:
     server.cuts = [download.CHUNK, 0]
     unhashed = dataset(server.url, sha256=None, size=None)
@@ -277,22 +261,20 @@ def test_a_file_that_changed_meanwhile_is_sent_anew(server, store) -> None:
     assert server.asked[-1] == f"bytes={download.CHUNK}-" and target(store).read_bytes() == CONTENT[::-1]
 
 
-def test_half_of_another_file_is_thrown_away(server, store) -> None:
-    begun(store, b"x" * 1000)
-    download.get(dataset(server.url), store)
-    assert server.asked == ["bytes=1000-", None] and target(store).read_bytes() == CONTENT
-
-
-def test_without_a_checksum_half_a_file_of_unknown_origin_is_not_used(server, store) -> None:
-    begun(store, CONTENT[:1000])
-    download.get(dataset(server.url, sha256=None), store)
-    assert server.asked == [None] and target(store).read_bytes() == CONTENT
-
-
-def test_a_part_that_is_whole_is_used(server, store) -> None:
-    begun(store, CONTENT)
-    download.get(dataset(server.url), store)
-    assert server.asked == ["bytes=1024000-"] and target(store).read_bytes() == CONTENT
+@pytest.mark.parametrize(
+    ("half", "ranges", "sha256", "asked"),
+    [
+        pytest.param(CONTENT[:1000], False, SHA256, ["bytes=1000-"], id="the server sends all"),
+        pytest.param(b"x" * 1000, True, SHA256, ["bytes=1000-", None], id="of another file"),
+        pytest.param(CONTENT[:1000], True, None, [None], id="of unknown origin and no checksum"),
+        pytest.param(CONTENT, True, SHA256, ["bytes=1024000-"], id="whole"),
+    ],
+)
+def test_half_a_file_is_used_where_it_can_be(server, store, half, ranges, sha256, asked) -> None:
+    begun(store, half)
+    server.ranges = ranges
+    download.get(dataset(server.url, sha256=sha256), store)
+    assert server.asked == asked and target(store).read_bytes() == CONTENT
 
 
 def test_a_part_that_is_too_long_is_thrown_away(server, store) -> None:
@@ -305,18 +287,13 @@ def test_a_part_that_is_too_long_is_thrown_away(server, store) -> None:
 
 def test_a_full_disk_is_said_before_it_is_full(server, store, monkeypatch) -> None:
     monkeypatch.setattr(download.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
-    with pytest.raises(
-        DataError, match=r"the disk is full .*1 MiB are to come, 0 MiB are free.*PHYSML_CACHE"
-    ):
+    with pytest.raises(DataError, match=r"disk is full .*1 MiB are to come, 0 MiB are free.*PHYSML_CACHE"):
         download.get(dataset(server.url), store)
 
 
 def test_two_at_once_download_once(server, store) -> None:
-    both = [threading.Thread(target=download.get, args=(dataset(server.url), store)) for _ in range(2)]
-    for thread in both:
-        thread.start()
-    for thread in both:
-        thread.join()
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda _: download.get(dataset(server.url), store), range(2)))
     assert server.asked == [None] and target(store).read_bytes() == CONTENT
 
 
@@ -326,12 +303,10 @@ def test_two_at_once_download_once(server, store) -> None:
 @pytest.fixture
 def known(server, monkeypatch) -> Upstream:
     """The catalogue with one data set of one file, and one task that generates its data."""
-    origin = dataset(server.url)
-    use(monkeypatch, origin)
-    return origin
+    return use(monkeypatch, dataset(server.url))
 
 
-def use(monkeypatch, origin: Upstream) -> None:
+def use(monkeypatch, origin: Upstream) -> Upstream:
     monkeypatch.setattr(catalogue, "upstream", lambda name: origin)
     monkeypatch.setattr(catalogue, "dataset_names", lambda: ["set"])
     monkeypatch.setattr(catalogue, "task_datasets", lambda: {"reads": ["set"], "noise": []})
@@ -339,6 +314,7 @@ def use(monkeypatch, origin: Upstream) -> None:
     source = Generated("noise", {"n": 3}, 1, lambda: {"a": np.ones(3)})
     task = type("Task", (), {"sources": lambda _: [source]})()
     monkeypatch.setattr(catalogue, "_built", lambda tasks: [task] if tasks else [])
+    return origin
 
 
 def states(rows) -> dict[str, str]:
@@ -363,8 +339,6 @@ def test_list_get_check(known, store, monkeypatch) -> None:
 
 
 def test_a_change_that_keeps_size_and_time_is_seen_by_check(known, store) -> None:
-    import os
-
     (path,) = download.get(known, store)
     times = path.stat()
     path.write_bytes(CONTENT[::-1])
@@ -400,8 +374,7 @@ def reads_text(monkeypatch, text: str) -> None:
 def test_without_a_checksum_a_file_is_unverified_once_it_can_be_read(store, monkeypatch) -> None:
     use(monkeypatch, dataset(sha256=None, size=None))
     reads_text(monkeypatch, "good")
-    path = store.data / "set/set.bin"
-    path.parent.mkdir(parents=True)
+    path = placed(store)
     for content, state in ((b"bad", "damaged"), (b"", "damaged"), (b"good", "unverified")):
         path.write_bytes(content)
         (row,) = catalogue.check_data(catalogue.choose(["set"]), store)
@@ -416,8 +389,7 @@ def test_other_bytes_of_the_same_content_are_content_verified(store, monkeypatch
     origin = dataset()
     use(monkeypatch, Upstream("Set", "https://x.org", "CC0", origin.files, Content(content, "a test"), "set"))
     reads_text(monkeypatch, "go")
-    path = store.data / "set/set.bin"
-    path.parent.mkdir(parents=True)
+    path = placed(store)
     for text, verified, state in (
         (b"good", "bytes", "damaged"),
         (b"good", "content", "content-verified"),

@@ -10,14 +10,20 @@ import struct
 import subprocess
 import sys
 import tarfile
+import tracemalloc
 import zipfile
 import zlib
+from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+import torch
+from scipy.io import savemat
 
 from physml.base.errors import DataError
 from physml.base.paths import ROOT
@@ -27,7 +33,7 @@ from physml.data.files.archives import FolderTree, open_tree
 from physml.data.files.array_files import json_value, mat, npy, npz
 from physml.data.files.limits import gunzip, read_bytes
 from physml.data.files.safe_pickle import arrays, lists, no_code, sparse, tensors, unpickle
-from physml.data.readers import bidmc, cifar10, zinc
+from physml.data.readers import zinc
 from physml.data.readers.large_graphs import GENIUS_GRAPH, PATENTS, SNAP_PATENTS
 from physml.data.store import Store
 
@@ -89,23 +95,25 @@ def test_plain_arrays_are_read(protocol: int) -> None:
         assert array.dtype.newbyteorder("=") == want.dtype.newbyteorder("=") and np.array_equal(array, want)
     objects = np.empty(2, object)
     objects[:] = [{"a": np.arange(2)}, None]
-    (mapping, nothing) = unpickle(pickle.dumps(objects, protocol), arrays, "file", AGAIN).tolist()
+    mapping, nothing = unpickle(pickle.dumps(objects, protocol), arrays, "file", AGAIN)
     assert mapping["a"].tolist() == [0, 1] and nothing is None
 
 
-RECONSTRUCT = np.ndarray(0).__reduce__()[0]
-STATE = (1, (2,), np.dtype("f8"), False, b"\0" * 16)
+RECONSTRUCT, F8 = np.ndarray(0).__reduce__()[0], np.dtype("f8")
+
+
+def array(shape=(2,), dtype=F8, content=b"\0" * 16, cls=np.ndarray, begun=(0,)) -> Call:
+    return Call(RECONSTRUCT, (cls, begun, b"b"), (1, shape, dtype, False, content))
+
+
 ARRAYS = {
-    "huge before its state": Call(RECONSTRUCT, (np.ndarray, (1 << 40,), b"b"), STATE),
-    "of a class of its own": Call(RECONSTRUCT, (np.dtype, (0,), b"b"), STATE),
-    "larger than its bytes": Call(RECONSTRUCT, (np.ndarray, (0,), b"b"), (1, (1 << 40,), *STATE[2:])),
-    "of negative length": Call(RECONSTRUCT, (np.ndarray, (0,), b"b"), (1, (-2, -1), *STATE[2:])),
-    "endless and empty": Call(
-        RECONSTRUCT, (np.ndarray, (0,), b"b"), (1, (1 << 50, 0), np.dtype("f8"), False, b"")
-    ),
-    "of objects in bytes": Call(
-        RECONSTRUCT, (np.ndarray, (0,), b"b"), (1, (2,), np.dtype("O"), False, b"\0" * 16)
-    ),
+    "a command": Call(os.system, ("touch opened",)),
+    "huge before its state": array(begun=(1 << 40,)),
+    "of a class of its own": array(cls=np.dtype),
+    "larger than its bytes": array((1 << 40,)),
+    "of negative length": array((-2, -1)),
+    "endless and empty": array((1 << 50, 0), content=b""),
+    "of objects in bytes": array(dtype=np.dtype("O")),
     "called as a class": Call(np.ndarray, ((1 << 40,),)),
     "a scalar of too few bytes": Call(np.float64(1).__reduce__()[0], (np.dtype("f8"), b"\0")),
     "a scalar of an object": Call(np.float64(1).__reduce__()[0], (np.dtype("O"), b"\0" * 8)),
@@ -115,6 +123,7 @@ ARRAYS = {
 @pytest.mark.parametrize("name", ARRAYS)
 def test_an_array_whose_parts_do_not_fit_is_refused(name: str) -> None:
     refused(pickle.dumps(ARRAYS[name], 2), arrays, "")
+    assert not Path("opened").exists()
 
 
 BOMBS = {
@@ -154,24 +163,19 @@ def test_a_state_is_given_to_arrays_alone() -> None:
 
 
 def test_a_sparse_matrix_is_built_from_checked_parts() -> None:
-    from scipy.sparse import csr_matrix
-
-    want = csr_matrix(np.eye(3)[[0, 2]])
+    want = sp.csr_matrix(np.eye(3)[[0, 2]])
     assert (unpickle(pickle.dumps(want, 2), sparse, "f", AGAIN).matrix() != want).nnz == 0
     for part, value in (("indptr", np.array([0, 1 << 40, 2])), ("data", "text"), ("_shape", (2, -1))):
-        wrong = csr_matrix(want)
+        wrong = sp.csr_matrix(want)
         wrong.__dict__[part] = value
         with pytest.raises(ValueError):
-            x = unpickle(pickle.dumps(wrong, 2), sparse, "f", AGAIN).matrix()
-            x.check_format()
+            unpickle(pickle.dumps(wrong, 2), sparse, "f", AGAIN).matrix().check_format()
 
 
 @pytest.mark.parametrize("part", ["indices", "indptr"])
 @pytest.mark.parametrize("way", ["csr", "csc", "bsr", "pickle", "npz"])
 def test_other_libraries_follow_no_index_unseen(way: str, part: str, tmp_path: Path) -> None:
     """scipy does not look: a wrong index reads, or writes, outside of memory."""
-    import scipy.sparse as sp
-
     whole = sp.csr_matrix(np.eye(3))
     cls = getattr(sp, f"{'csr' if way in ('pickle', 'npz') else way}_matrix")
     matrix = cls(whole)
@@ -194,37 +198,18 @@ def test_other_libraries_follow_no_index_unseen(way: str, part: str, tmp_path: P
 
 
 def test_lists_of_neighbours_cannot_be_copied() -> None:
-    from collections import defaultdict
-
     assert unpickle(pickle.dumps(defaultdict(list, {0: [1]}), 2), lists, "f", AGAIN) == {0: [1]}
     refused(pickle.dumps(Call(list, ([1] * 9,)), 2), lists, "")
 
 
 def test_a_tensor_has_the_values_that_it_shows() -> None:
-    import torch
-
     want = torch.arange(6).reshape(2, 3)
     assert (unpickle(pickle.dumps(want), tensors, "f", AGAIN) == want).all()
     refused(pickle.dumps(want[:1, :1].expand(1 << 20, 1 << 20)), tensors, "out of")
     function, arguments = want.__reduce_ex__(2)
     for size, stride in (((2, 4), (3, 1)), ((-2, -3), (3, 1)), ((2,), (1, 1))):
         refused(pickle.dumps(Call(function, (arguments[0], 0, size, stride, *arguments[4:]))), tensors, "")
-    with pytest.raises(DataError):
-        unpickle(pickle.dumps(Call(function, (arguments[0], 3, *arguments[2:]))), tensors, "f", AGAIN)
-
-
-def test_a_crafted_batch_of_cifar_is_refused(tmp_path: Path) -> None:
-    cifar10.CIFAR10.fixture(tmp_path)
-    bad = pickle.dumps({"data": DTYPES["fields far away"], "labels": []}, 2)
-    with tarfile.open(tmp_path / cifar10.ARCHIVE) as archive:
-        members = {m.name: archive.extractfile(m).read() for m in archive.getmembers()}
-    with tarfile.open(tmp_path / cifar10.ARCHIVE, "w:gz") as archive:
-        for name, content in {**members, f"{cifar10.TOP}/data_batch_1": bad}.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-    with pytest.raises(DataError, match=r"data_batch_1 cannot be read: .*dtype"):
-        Store(tmp_path, tmp_path / "cache", "off").read(cifar10.CIFAR10)
+    refused(pickle.dumps(Call(function, (arguments[0], 3, *arguments[2:]))), tensors, "")
 
 
 # ---------------------------------------------------------------------------- bombs
@@ -255,8 +240,6 @@ def test_a_zip_is_refused_by_its_declared_sizes(tmp_path: Path) -> None:
 
 
 def test_a_zip_that_declares_too_little_unpacks_no_more(tmp_path: Path) -> None:
-    import tracemalloc
-
     path = zipped(tmp_path / "x.zip", FEWER)
     with zipfile.ZipFile(path) as archive:
         packed = archive.getinfo("a.npy").compress_size
@@ -287,35 +270,21 @@ def test_what_a_library_says_of_a_damaged_file_is_one_short_line(tmp_path: Path)
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 700
 
 
-@pytest.mark.parametrize("line", ["60,90\r60,90", "9" * 200_000])
-def test_a_csv_that_python_does_not_split_is_refused(line: str, tmp_path: Path) -> None:
-    bidmc.BIDMC.fixture(tmp_path)
-    with zipfile.ZipFile(tmp_path / bidmc.ARCHIVE) as archive:
-        archive.extractall(tmp_path)
-    (tmp_path / bidmc.ARCHIVE).unlink()
-    path = sorted((tmp_path / bidmc.TOP / "bidmc_csv").glob("*_Numerics.csv"))[0]
-    path.write_text(f"{path.read_text()}{line}\n")
-    with pytest.raises(DataError, match=r"Numerics\.csv"):
-        Store(tmp_path, tmp_path / "cache", "off").read(bidmc.BIDMC)
-
-
 @pytest.mark.usefixtures("spare")
 @pytest.mark.parametrize("module", [gzip, bz2])
 def test_a_tar_is_read_up_to_its_limit(module, tmp_path: Path) -> None:
     info = tarfile.TarInfo("a")
     info.size = FEWER
-    content = info.tobuf() + bytes(FEWER + 1024)
-    (tmp_path / "x.tar").write_bytes(module.compress(content))
+    (tmp_path / "x.tar").write_bytes(module.compress(info.tobuf() + bytes(FEWER + 1024)))
     with pytest.raises(DataError, match="unpacks to more than"):
         open_tree(tmp_path / "x.tar").names()
 
 
 def test_a_sparse_member_of_a_tar_is_refused_by_its_size(tmp_path: Path) -> None:
-    headers = {"GNU.sparse.major": "0", "GNU.sparse.minor": "1", "GNU.sparse.map": "0,0",
-               "GNU.sparse.size": str(1 << 40)}  # fmt: skip
+    sparse_file = {"major": "0", "minor": "1", "map": "0,0", "size": str(1 << 40)}
     with tarfile.open(tmp_path / "x.tar", "w", format=tarfile.PAX_FORMAT) as archive:
         info = tarfile.TarInfo("a")
-        info.pax_headers = headers
+        info.pax_headers = {f"GNU.sparse.{key}": value for key, value in sparse_file.items()}
         archive.addfile(info, io.BytesIO())
     with pytest.raises(DataError, match=rf"a has {1 << 40} bytes"):
         open_tree(tmp_path / "x.tar").bytes("a")
@@ -339,22 +308,17 @@ def test_a_sparse_matrix_that_points_outside_is_refused_before_scipy_follows(
     path = tmp_path / PATENTS
     matrix = mat(path, ("node_feat",), AGAIN)["node_feat"]
     stored = getattr(matrix, part).astype("<i4")
-    changed = stored.copy()
-    changed[1] = value
+    changed = np.r_[stored[:1], np.int32(value), stored[2:]]
     content = path.read_bytes()
     assert content.count(stored.tobytes()) == 1
     path.write_bytes(content.replace(stored.tobytes(), changed.tobytes()))
     files = SimpleNamespace(path=lambda name: tmp_path / name, sizes=lambda *sizes: sizes)
-    with pytest.raises(
-        DataError, match=r"a sparse matrix names row|do not fit its values|not a valid MATLAB"
-    ):
+    with pytest.raises(DataError, match=r"matrix names row|do not fit its values|not a valid MATLAB"):
         SNAP_PATENTS.read(files)
 
 
 @pytest.mark.usefixtures("spare")
 def test_a_mat_file_is_refused_by_what_it_unpacks_to(tmp_path: Path) -> None:
-    from scipy.io import savemat
-
     savemat(tmp_path / "x.mat", {"a": np.eye(3), "s": {"deep": 1}, "t": "text"}, do_compression=True)
     assert (mat(tmp_path / "x.mat", ["a"], AGAIN)["a"] == np.eye(3)).all()
     for name, says in (("b", "has no b; it has a, s, t"), ("s", "it is struct"), ("t", "it is char")):
@@ -422,17 +386,13 @@ def test_a_member_without_a_name_is_refused(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------- what is no file
 
 
-def fifo(path: Path) -> None:
-    os.mkfifo(path)
-
-
 def sock(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as unix_socket:
         unix_socket.bind(str(path))
 
 
 IN_PLACE = {
-    "a FIFO": fifo,
+    "a FIFO": os.mkfifo,
     "a socket": sock,
     "a folder": Path.mkdir,
     "a device": lambda path: path.symlink_to("/dev/zero"),
@@ -442,9 +402,7 @@ IN_PLACE = {
 
 
 @pytest.mark.parametrize("kind", IN_PLACE)
-def test_what_is_no_file_is_refused_at_once(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_no_file_is_refused_at_once(kind: str, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)  # the path of a socket is short
     GENIUS_GRAPH.fixture(tmp_path)
     path = Path("linkx/genius.mat")
@@ -458,7 +416,7 @@ def test_what_is_no_file_is_refused_at_once(
 
 def test_a_fifo_in_an_unpacked_folder_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "top").mkdir()
-    fifo(tmp_path / "top/a")
+    os.mkfifo(tmp_path / "top/a")
     with pytest.raises(DataError, match=r"top/a is a FIFO, expected a file"):
         list(FolderTree(tmp_path / "top").items())
 
@@ -476,8 +434,6 @@ def test_a_fixture_is_not_taken_for_published_files(data, tmp_path: Path) -> Non
 
 
 def test_what_a_reader_has_not_foreseen_is_one_line(tmp_path: Path) -> None:
-    from dataclasses import replace
-
     data = replace(GENIUS_GRAPH, read=lambda files: {"x": {}["nothing"]})
     GENIUS_GRAPH.fixture(tmp_path)
     with pytest.raises(DataError, match=r"files of genius cannot be read: KeyError.*physml data get genius"):

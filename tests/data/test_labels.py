@@ -36,16 +36,8 @@ def test_classes_are_the_values_of_train(
     ("train", "test", "says"),
     [
         # BIMSBbioinfo/flexynesis#156: test has a class that train lacks
-        (
-            ["a", "b"],
-            ["a", "c", "c"],
-            "toy, test: 2 of 3 items are of no class of train, .* 'c' .item 1.; tr",
-        ),
-        (
-            [0, 1],
-            [0, 5],
-            "1 of 2 items are of no class of train, the first of class 5 .item 1.; train has 0, 1",
-        ),
+        ("ab", "acc", "toy, test: 2 of 3 items are of no class of train, .* 'c' .item 1.; tr"),
+        ([0, 1], [0, 5], "1 of 2 items are of no class of train, .* class 5 .item 1.; train has 0, 1"),
         # scikit-learn/scikit-learn#22628: a missing label is no class of its own
         (["a", None, "b"], ["a"], "toy, train: 1 of 3 labels are missing, the first of item 1. Leave such"),
         ([0.0, 1.0], [float("nan"), 1.0], "toy, test: 1 of 2 labels are missing, the first of item 0"),
@@ -57,9 +49,9 @@ def test_classes_are_the_values_of_train(
         (["a", "b"], [], "toy, test: there are no items"),
     ],
 )
-def test_labels_that_no_score_can_come_from(train: list[Any], test: list[Any], says: str) -> None:
+def test_labels_that_no_score_can_come_from(train: Any, test: Any, says: str) -> None:
     with pytest.raises(DataError, match=says):
-        coded({"train": train, "test": test}, "toy")
+        coded({"train": [*train], "test": [*test]}, "toy")
 
 
 def test_declared_classes_keep_their_order_and_gaps_are_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -89,9 +81,7 @@ def at(i: int, step: int, dimension: int) -> str:
 
 
 def test_gaps_are_refused_filled_or_left_out_with_their_series() -> None:
-    with pytest.raises(
-        DataError, match=r"toy: 1 of 2 series have missing values, the first at 1/0/0. Set task"
-    ):
+    with pytest.raises(DataError, match=r"toy: 1 of 2 series have missing values, .* at 1/0/0. Set task"):
         without_gaps(series(), "refuse", "toy", at)
     filled, kept = without_gaps(series(), "fill", "toy", at)
     assert filled[1].tolist() == [[3, 1], [3, 3], [6, 5], [9, 7]] and kept.tolist() == [0, 1]
@@ -124,6 +114,8 @@ def test_tables_as_spreadsheets_write_them(tmp_path: Path, content: bytes) -> No
     path = tmp_path / "waves.csv"
     path.write_bytes(content)
     np.testing.assert_array_equal(table(path), NUMBERS)
+    path.write_text("a,b\n1,\n?,4\n")
+    np.testing.assert_array_equal(table(path, gaps=True), [[1, np.nan], [np.nan, 4]])
 
 
 @pytest.mark.parametrize(
@@ -146,9 +138,3 @@ def test_tables_that_cannot_be_right(tmp_path: Path, content: str, says: str) ->
     path.write_bytes("ä".encode("latin-1"))
     with pytest.raises(DataError, match="no text in UTF-8: byte 0 is 0xe4"):
         table(path)
-
-
-def test_missing_values_of_a_table_are_nan_where_asked(tmp_path: Path) -> None:
-    path = tmp_path / "waves.csv"
-    path.write_text("a,b\n1,\n?,4\n")
-    np.testing.assert_array_equal(table(path, gaps=True), [[1, np.nan], [np.nan, 4]])

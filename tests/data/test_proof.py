@@ -1,5 +1,6 @@
 """How far recorded data are proved, and what is known of data whatever file they come from."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -15,43 +16,29 @@ from physml.data.statistics import check
 WORKERS = upstream("heterophilous_tolokers").files[0]
 
 
-def recorded(dataset: str, **file: Any) -> dict[str, Any]:
-    return {"readers": {dataset: 1}, "files": [file]}
+BEATS = name("test")
+
+
+def recorded(
+    dataset: str, name: str, verified: str = "first seen", sha256: str | None = "0" * 64
+) -> dict[str, Any]:
+    return {"readers": {dataset: 1}, "files": [{"name": name, "sha256": sha256, "verified": verified}]}
 
 
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (recorded("mnist", name="x.gz", sha256="0" * 64, verified="bytes"), None),
+        (recorded("mnist", "x.gz", "bytes"), None),
         # A checksum that became known after the run counts, if it is that of the run's file.
-        (
-            recorded(
-                "heterophilous_tolokers", name=WORKERS.name, sha256=WORKERS.sha256, verified="first seen"
-            ),
-            None,
-        ),
-        (
-            recorded("heterophilous_tolokers", name=WORKERS.name, sha256="0" * 64, verified="first seen"),
-            PINNED,
-        ),
-        (recorded("eigenworms", name="EigenWorms_TEST.ts", sha256="0" * 64, verified="first seen"), PINNED),
-        (
-            recorded("a_set_of_a_family", name="OSULeaf_TEST.ts", sha256="0" * 64, verified="first seen"),
-            PINNED,
-        ),
+        (recorded("heterophilous_tolokers", WORKERS.name, sha256=WORKERS.sha256), None),
+        (recorded("heterophilous_tolokers", WORKERS.name), PINNED),
+        (recorded("eigenworms", "EigenWorms_TEST.ts"), PINNED),
+        (recorded("a_set_of_a_family", "OSULeaf_TEST.ts"), PINNED),
         # Content counts where a second source agrees on it.
-        (recorded("imdb", name="aclImdb_v1.tar.gz", sha256="0" * 64, verified="content"), None),
-        (recorded("uci_har", name="UCI HAR Dataset.zip", sha256="0" * 64, verified="content"), ONE_COPY),
-        (
-            recorded(
-                "ecg5000",
-                name=name("test"),
-                sha256=upstream("ecg5000").content.copies[name("test")],
-                verified="first seen",
-            ),
-            None,
-        ),
-        (recorded("ecg5000", name=name("test"), sha256="0" * 64, verified="first seen"), PINNED),
+        (recorded("imdb", "aclImdb_v1.tar.gz", "content"), None),
+        (recorded("uci_har", "UCI HAR Dataset.zip", "content"), ONE_COPY),
+        (recorded("ecg5000", BEATS, sha256=upstream("ecg5000").content.copies[BEATS]), None),
+        (recorded("ecg5000", BEATS), PINNED),
         ({"kind": "pinned"}, PINNED),
         ({"kind": "content-verified"}, ONE_COPY),
         ({"kind": "verified"}, None),
@@ -66,17 +53,10 @@ def test_the_weakest_file_counts() -> None:
     assert proof.worst([None, ONE_COPY, PINNED]) == PINNED and proof.worst([None]) is None
 
 
-NUMBERS = np.array([[1, 2], [2, 5]])
-LABELS_OF_SIX = np.array([0, 1, 1, 0, 0, 0])
-
-
 @pytest.mark.parametrize(
     ("known", "says"),
     [
-        (
-            {"counts": {1: 1, 2: 2, 5: 1}, "low": 1, "high": 5, "mean": 2.5, "sd": 1.5, "first": (1.0, 2.0)},
-            None,
-        ),
+        ({"counts": {1: 1, 2: 2, 5: 1}, "low": 1, "high": 5, "sd": 1.5}, None),
         ({"counts": {1: 2, 2: 1, 5: 1}}, "counts of x must be {1: 2, 2: 1, 5: 1} .a book.; got {1: 1,"),
         ({"shape": (2, 2), "mean": 2.5, "first": (1.0, 2.0)}, None),  # to the digits that are printed
         ({"shape": (4,)}, "the shape of x must be .4,. .a book.; got .2, 2."),
@@ -90,12 +70,7 @@ LABELS_OF_SIX = np.array([0, 1, 1, 0, 0, 0])
         ({"first": (1.0, 2.0, 2.0, 5.0, 1.0)}, "the first values of x must be"),
     ],
 )
-def test_an_array_must_have_the_statistics_that_are_known_of_it(
-    known: dict[str, Any], says: str | None
-) -> None:
+def test_an_array_must_have_the_statistics_that_are_known_of_it(known: Any, says: str | None) -> None:
     about = Upstream("Set", "x", "CC0", (), name="set", statistics={"x": Statistic("a book", **known)})
-    if says is None:
-        check(about, {"x": NUMBERS, "y": LABELS_OF_SIX})
-        return
-    with pytest.raises(DataError, match=says):
-        check(about, {"x": NUMBERS, "y": LABELS_OF_SIX})
+    with pytest.raises(DataError, match=says) if says else nullcontext():
+        check(about, {"x": np.array([[1, 2], [2, 5]]), "y": np.array([0, 1, 1, 0, 0, 0])})

@@ -10,29 +10,10 @@ from physml.data.spectrograms import N_FRAMES, N_MELS, RATE, _spectrogram, log_m
 
 # Entries [frame, band] of the features of `spoken(16000)` and `spoken(9000)` by `features` below. librosa
 # 0.11 with pad_mode="reflect", default of the 0.8 that the official code used, agrees with it to 1e-6.
+PLACES = ((0, 0), (0, 79), (17, 5), (35, 40), (62, 20), (69, 79), (100, 60), (125, 0), (125, 79))
 STORED = {
-    16000: {
-        (0, 0): -1.148019,
-        (0, 79): -1.017039,
-        (17, 5): -1.095472,
-        (35, 40): 1.078222,
-        (62, 20): 2.226919,
-        (69, 79): -1.009087,
-        (100, 60): 0.276639,
-        (125, 0): -0.634770,
-        (125, 79): -0.962768,
-    },
-    9000: {
-        (0, 0): -1.504420,
-        (0, 79): -1.406188,
-        (17, 5): -1.103714,
-        (35, 40): -0.000709,
-        (62, 20): -0.287117,
-        (69, 79): -1.407019,
-        (100, 60): 1.019826,
-        (125, 0): 1.019826,
-        (125, 79): 1.019826,
-    },
+    16000: (-1.148019, -1.017039, -1.095472, 1.078222, 2.226919, -1.009087, 0.276639, -0.634770, -0.962768),
+    9000: (-1.504420, -1.406188, -1.103714, -0.000709, -0.287117, -1.407019, 1.019826, 1.019826, 1.019826),
 }
 
 
@@ -55,12 +36,14 @@ def slaney_hertz(mel: float) -> float:
     return mel * 200 / 3 if mel < 15 else 1000 * 6.4 ** ((mel - 15) / 27)
 
 
+CORNERS = [slaney_hertz(m) for m in np.linspace(slaney_mel(40.0), slaney_mel(8000.0), N_MELS + 2)]
+
+
 def triangles() -> np.ndarray:
     """(513, 80): band m rises from corner m to m + 1 and falls to m + 2, with area 1 over Hz."""
-    corners = [slaney_hertz(m) for m in np.linspace(slaney_mel(40.0), slaney_mel(8000.0), N_MELS + 2)]
     bands = np.zeros((513, N_MELS))
     for m in range(N_MELS):
-        low, top, high = corners[m : m + 3]
+        low, top, high = CORNERS[m : m + 3]
         for k in range(513):
             f = k * RATE / 1024
             height = min((f - low) / (top - low), (high - f) / (high - top))
@@ -113,8 +96,7 @@ def test_features_are_the_formulas(n):
 @pytest.mark.parametrize("n", sorted(STORED))
 def test_features_are_the_stored_values(n):
     got = ours(spoken(n))[0]
-    for (frame, band), value in STORED[n].items():
-        assert got[frame, band] == pytest.approx(value, abs=5e-5)
+    assert [got[place] for place in PLACES] == pytest.approx(STORED[n], abs=5e-5)
 
 
 def test_single_precision_is_enough():
@@ -162,20 +144,14 @@ def test_a_long_recording_is_cut_after_its_loudest_entry_was_found():
     assert got.mean() == pytest.approx(0, abs=1e-12) and got.std(ddof=1) == pytest.approx(1)
 
 
-def test_loudness_has_no_part():
+def test_loudness_has_no_part_and_silence_stays_zero():
     assert ours(0.05 * spoken(16000)) == pytest.approx(ours(spoken(16000)), abs=1e-9)
-
-
-def test_silence_stays_zero():
-    assert (ours(np.zeros(16000)) == 0).all()
-    assert (ours(np.zeros(5000)) == 0).all()
+    assert not ours(np.zeros(16000), np.zeros(5000)).any()
 
 
 def test_a_tone_is_loudest_in_its_band():
-    wave = np.sin(2 * np.pi * 1000 * np.arange(16000) / RATE)
-    got = ours(wave)[0, 60]
-    corners = [slaney_hertz(m) for m in np.linspace(slaney_mel(40.0), slaney_mel(8000.0), N_MELS + 2)]
-    assert corners[got.argmax()] < 1000 < corners[got.argmax() + 2]
+    band = ours(np.sin(2 * np.pi * 1000 * np.arange(16000) / RATE))[0, 60].argmax()
+    assert CORNERS[band] < 1000 < CORNERS[band + 2]
 
 
 @pytest.mark.parametrize(

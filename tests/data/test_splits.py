@@ -1,35 +1,25 @@
 """The shipped index files are what their script draws; damage is told."""
 
-import importlib.util
 import shutil
 from pathlib import Path
-from types import ModuleType
+from runpy import run_path
 
 import numpy as np
 import pytest
 from each import each
 
 from physml.base.errors import DataError
+from physml.base.paths import ROOT
 from physml.data import splits
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "make_indices.py"
-
-
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_indices", SCRIPT)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-MADE = script().INDICES
+SCRIPT = run_path(str(ROOT / "scripts" / "make_indices.py"))
+MADE = SCRIPT["INDICES"]
 
 
 @each("name", MADE)
 def test_a_file_is_what_its_script_draws(name):
     assert np.array_equal(splits.load_index(name), MADE[name]())
-    assert (splits.FOLDER / f"{name}.npy").read_bytes() == script().content(MADE[name]())
+    assert (splits.FOLDER / f"{name}.npy").read_bytes() == SCRIPT["content"](MADE[name]())
 
 
 def test_every_file_is_made_by_the_script():

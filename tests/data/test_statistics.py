@@ -41,8 +41,7 @@ def noise(name: str, root: Path) -> Arrays:
 def _drawn(known: Statistic, like: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
     """One row for all, where the shape is known: some arrays have 10^8 values."""
     if known.counts is not None:
-        classes = np.array([*known.counts])
-        return rng.choice(classes, sum(known.counts.values())).astype(like.dtype)
+        return rng.choice(np.array([*known.counts]), sum(known.counts.values())).astype(like.dtype)
     shape = known.shape or like.shape
     if known.homophily is not None:
         return rng.integers(0, n, shape, np.int32)

@@ -40,20 +40,15 @@ def written(folder: Path, text: str, name: str = "Toy_TRAIN.ts") -> Path:
 
 def test_a_ts_file_is_read(tmp_path: Path) -> None:
     cases = read_ts(written(tmp_path, TOY), AGAIN).expect("Toy", [3], ["Up", "Down"])
-    assert cases.labels == ("Up", "Down")
-    assert cases.lines == (11, 12, 14)
+    assert cases.labels == ("Up", "Down") and cases.lines == (11, 12, 14)
     np.testing.assert_array_equal(cases.y, [0, 1, 0])
     np.testing.assert_array_equal(cases.x[1], [[-1, 0.4], [-2, 0.5], [-3e-4, 0.6]])
+    assert toy(tmp_path).expect("toy", [3], ["Down", "Up"]).y.tolist() == [1, 0, 1], "in the order asked for"
     stacked = cases.stacked([3], 2)
     assert stacked.shape == (3, 3, 2) and stacked.dtype == np.float32
-
-
-def test_numbers_to_predict_are_read(tmp_path: Path) -> None:
-    text = TOY.replace("@classLabel true Up Down", "@targetlabel true")
-    text = text.replace(":Up", ":71.5").replace(":Down", ":-2")
-    cases = read_ts(written(tmp_path, text), AGAIN).expect("Toy", [3], None)
-    np.testing.assert_array_equal(cases.y, [71.5, -2, 71.5])
-    assert cases.labels == ()
+    text = TOY.replace("@classLabel true Up Down", "@targetlabel true").replace("Up", "71.5")
+    numbers = read_ts(written(tmp_path, text.replace("Down", "-2")), AGAIN).expect("Toy", [3], None)
+    assert numbers.y.tolist() == [71.5, -2, 71.5] and numbers.labels == ()
 
 
 def test_cases_of_unequal_length_are_read_and_not_stacked(tmp_path: Path) -> None:
@@ -82,17 +77,9 @@ BAD_TS = [
     ("4,5,6", "4,5x,6", "line 14, dimension 1: the value at step 2, '5x', is no number"),
     ("4,5,6:0.7,0.8,0.9", "4,5:0.7,0.8", "line 14: 2 steps, but the header says 3"),
     ("4,5,6:0.7,0.8,0.9", "4,5,6:0.7,0.8", "line 14: the dimensions of a case must be equally long"),
-    (
-        "4,5,6:0.7,0.8,0.9:Up",
-        "4,5,6:0.7,0",
-        r"line 14: 1 dimension\(s\) before the label, expected 2.*cut off",
-    ),
-    ("4,5,6:0.7,0.8,0.9:Up", "4,5,6:Up", r"line 14: 1 dimension\(s\) before the label, expected 2"),
-    (
-        "-1,-2,-3E-4:0.4,0.5,0.6:Down",
-        "-1,-2,-3E-4:0.4,0.5,0.6:Left",
-        "line 12: 'Left' is none of the classes Up",
-    ),
+    (",0.8,0.9:Up", ",0", r"line 14: 1 dimension\(s\) before the label, expected 2.*cut off"),
+    (":0.7,0.8,0.9:Up", ":Up", r"line 14: 1 dimension\(s\) before the label, expected 2"),
+    ("0.6:Down", "0.6:Left", "line 12: 'Left' is none of the classes Up"),
     ("@seriesLength 3", "@seriesLength three", "line 8: @seriesLength needs a positive whole number"),
     ("@timeStamps false", "@timeStamps true", "line 3: series with time stamps are not read here"),
     ("@timeStamps false\n", "", "its header has no @timestamps"),
@@ -114,9 +101,6 @@ def test_a_ts_file_that_cannot_be_right_is_refused(tmp_path: Path, old: str, new
     assert str(path) in str(refusal.value)
     assert "physml data get" in str(refusal.value)
 
-
-def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "Toy.ts"
     path.write_bytes(b"PK\x03\x04\xff\xfe\x00")
     with pytest.raises(DataError, match="is no text file"):
         read_ts(path, AGAIN)
@@ -143,10 +127,6 @@ def test_another_problem_is_refused(
         toy(tmp_path).expect(name, n, labels)
 
 
-def test_labels_count_in_the_order_asked_for(tmp_path: Path) -> None:
-    assert toy(tmp_path).expect("toy", [3], ["Down", "Up"]).y.tolist() == [1, 0, 1]
-
-
 @pytest.mark.parametrize(("steps", "dimensions"), [([17_984], 2), ([3], 6)])
 def test_another_shape_is_refused(tmp_path: Path, steps: list[int], dimensions: int) -> None:
     with pytest.raises(DataError, match=f"must have {steps[0]} steps of {dimensions} dim.*; got 3 of 2"):
@@ -156,18 +136,11 @@ def test_another_shape_is_refused(tmp_path: Path, steps: list[int], dimensions: 
 # ---------------------------------------------------------------------------- the sets that tasks read
 
 
-@pytest.mark.usefixtures("small_data")
-@pytest.mark.parametrize("module", [eigenworms, ecg5000])
-@pytest.mark.parametrize("folder", ["", "sub"])
-def test_files_are_found_where_people_put_them(module: object, folder: str, tmp_path: Path) -> None:
-    """At the root, or in a folder with the name of the problem."""
-    dataset = module.EIGENWORMS if module is eigenworms else module.ECG5000  # type: ignore[attr-defined]
-    root = tmp_path / "data"
-    below = root if not folder else root / {"eigenworms": "EigenWorms", "ecg5000": "ECG5000"}[dataset.name]
-    dataset.fixture(below)
-    store = Store(root, tmp_path / "cache", verify="off")
-    arrays = store.read(dataset)
-    assert len(arrays["x_train"]) + len(arrays["x_test"]) in (259, 5000)
+def test_files_are_found_in_a_folder_with_the_name_of_the_problem(tmp_path: Path) -> None:
+    ecg5000.ECG5000.fixture(tmp_path / "data/ECG5000")
+    store = Store(tmp_path / "data", tmp_path / "cache", verify="off")
+    arrays = store.read(ecg5000.ECG5000)
+    assert len(arrays["x_train"]) + len(arrays["x_test"]) == 5000
     assert {entry["verified"] for entry in store.used.values()} == {"off"}
 
 
@@ -199,15 +172,19 @@ REAL = {  # name -> cases of TRAIN and TEST, steps (least, most), dimensions, cl
 }
 
 
+def real(file: str) -> Cases:
+    path = ARCHIVE / file
+    if not path.is_file():
+        pytest.skip(f"{path} is not there: set PHYSML_DATA to a folder with ucr_uea")
+    return read_ts(path, AGAIN)
+
+
 @pytest.mark.parametrize("name", REAL)
 def test_real_files_of_the_archive(name: str) -> None:
     n_train, n_test, (least, most), dimensions, classes = REAL[name]
     lengths = set()
     for part, n in (("TRAIN", n_train), ("TEST", n_test)):
-        path = ARCHIVE / f"{name}_{part}.ts"
-        if not path.is_file():
-            pytest.skip(f"{path} is not there: set PHYSML_DATA to a folder with ucr_uea")
-        cases = read_ts(path, AGAIN)
+        cases = real(f"{name}_{part}.ts")
         assert (cases.name, len(cases.x), len(cases.labels)) == (name, n, classes)
         assert set(cases.y.tolist()) == set(range(classes))
         assert {x.shape[1] for x in cases.x} == {dimensions}
@@ -216,10 +193,7 @@ def test_real_files_of_the_archive(name: str) -> None:
 
 
 def test_real_beats() -> None:
-    path = ARCHIVE / "ECG5000_TRAIN.ts"
-    if not path.is_file():
-        pytest.skip(f"{path} is not there: set PHYSML_DATA to a folder with ucr_uea")
-    cases = read_ts(path, AGAIN).expect("ECG5000", [500], ecg5000.LABELS)
+    cases = real("ECG5000_TRAIN.ts").expect("ECG5000", [500], ecg5000.LABELS)
     x = cases.stacked([140], 1)
     assert np.bincount(cases.y).tolist() == [292, 177, 10, 19, 2]
     np.testing.assert_allclose(x.mean(1), 0, atol=1e-6)

@@ -39,8 +39,7 @@ def test_checks_of_sktime_with_all_settings(estimator: Any) -> None:
 
 
 def test_a_panel_is_turned_to_batch_first() -> None:
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(20, 2, 9)), np.arange(20) % 2  # n, channels, time
+    X, y = np.random.default_rng(0).normal(size=(20, 2, 9)), np.arange(20) % 2  # n, channels, time
     settings: dict[str, Any] = {"layer_args": {"d_hidden": 4}, "epochs": 2, "random_state": 0}
     ours = SequenceClassifier("cornn", **settings).fit(X.transpose(0, 2, 1), y)
     theirs = SktimeClassifier("cornn", **settings).fit(X, y)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from loaded_tasks import with_data
 from torch import Generator, nn
 
 from physml.base.errors import DataError
@@ -32,15 +33,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
 
 
+def zinc() -> Zinc:
+    return Zinc(molecules="zinc", protocol="official")
+
+
 @pytest.fixture(scope="module")
 def task(store: Store) -> Zinc:
-    task = Zinc(molecules="zinc", protocol="official")
-    task.load(store, 0)
-    return task
-
-
-def rng(seed: int = 0) -> Generator:
-    return Generator().manual_seed(seed)
+    return with_data(zinc(), store)
 
 
 def placed(store: Store, n_graphs: tuple[int, int, int] = (1, 1, 1), **changes: Any) -> ManyGraphs:
@@ -51,10 +50,8 @@ def placed(store: Store, n_graphs: tuple[int, int, int] = (1, 1, 1), **changes: 
         "edge_offsets": np.array([0, 2, 6, 6]),
         **changes,
     }
-    task = Zinc(molecules="zinc", protocol="official")
-    x = np.arange(6, dtype=np.float32)[:, None]
-    parts = parts_in_order(np.array(n_graphs))
-    task.place(x, arrays, np.array([0.1, 0.2, 0.3], np.float32), parts, store)
+    task, x = zinc(), np.arange(6, dtype=np.float32)[:, None]
+    task.place(x, arrays, np.array([0.1, 0.2, 0.3], np.float32), parts_in_order(np.array(n_graphs)), store)
     return task
 
 
@@ -68,17 +65,14 @@ def test_a_batch_is_its_graphs_side_by_side(store: Store) -> None:
 
 
 def test_a_narrow_type_of_stored_edges_does_not_overflow(store: Store) -> None:
-    n = 300
-    ends = np.array([[0], [1]], np.uint8)
+    n, task = 300, zinc()
     many: Arrays = {
-        "edge_index": np.tile(ends, n),
+        "edge_index": np.tile(np.array([[0], [1]], np.uint8), n),
         "node_offsets": 2 * np.arange(n + 1),
         "edge_offsets": np.arange(n + 1),
     }
-    task = Zinc(molecules="zinc", protocol="official")
-    task.place(
-        np.zeros((2 * n, 1), np.float32), many, np.zeros(n, np.float32), {"train": np.arange(n)}, store
-    )
+    x, y = np.zeros((2 * n, 1), np.float32), np.zeros(n, np.float32)
+    task.place(x, many, y, {"train": np.arange(n)}, store)
     batch = task.joined(torch.arange(n))
     assert batch.edge_index is not None
     assert batch.edge_index[0].tolist() == list(range(0, 2 * n, 2))
@@ -96,7 +90,7 @@ def test_every_graph_is_in_one_batch_as_stored(task: Zinc, store: Store, size: i
     first = 0
     for part in PARTS:
         seen = []
-        for batch in task.batches(part, size, rng()):
+        for batch in task.batches(part, size, Generator().manual_seed(0)):
             assert batch.index is not None and batch.batch is not None and batch.edge_index is not None
             for k, position in enumerate(batch.index.tolist()):
                 graph = graphs.one(arrays, first + position)
@@ -106,32 +100,17 @@ def test_every_graph_is_in_one_batch_as_stored(task: Zinc, store: Store, size: i
                 assert own.tolist() == graph["edge_index"].tolist()
                 assert batch.target[k].item() == graph["y"]
                 seen.append(position)
-        assert sorted(seen) == list(range(task.sizes[part]))
+        assert (sorted(seen) if part == "train" else seen) == list(range(task.sizes[part]))
         first += task.sizes[part]
 
 
-def test_train_is_shuffled_by_its_generator_and_nothing_else_is(task: Zinc) -> None:
-    def order(part: Part, seed: int | None) -> list[int]:
-        batches = task.batches(part, 4, None if seed is None else rng(seed))
-        return torch.cat([b.index for b in batches if b.index is not None]).tolist()
-
-    assert order("train", 1) == order("train", 1) != order("train", 2)
-    assert order("train", None) == list(range(24))
-    for part in ("valid", "test"):
-        assert order(part, 1) == list(range(8))
-
-
-def gcn(h: int) -> nn.Module:
-    return GraphConvolution(h, h)
+def graphcon(layer: nn.Module, **keys: Any) -> GraphCON:
+    return GraphCON(layer, 3, dt=1.0, gamma=1.1, alpha=0.2, **keys)
 
 
 STACKS = {
-    "graphcon": lambda h: GraphCON(
-        gcn(h), 3, dt=1.0, gamma=1.1, alpha=0.2, activation="relu", residual="official-v2"
-    ),
-    "graphcon-gat": lambda h: GraphCON(
-        GraphAttention(h, h, n_heads=2), 3, dt=1.0, gamma=1.1, alpha=0.2, activation="elu", heads="official"
-    ),
+    "graphcon": lambda h: graphcon(GraphConvolution(h, h), activation="relu", residual="official-v2"),
+    "graphcon-gat": lambda h: graphcon(GraphAttention(h, h, n_heads=2), activation="elu", heads="official"),
     "g2": lambda h: GradientGating(MeanConvolution(h, h), 3, p=2.0, activation="relu", aggregate="sum"),
 }
 
@@ -142,6 +121,9 @@ def test_a_network_answers_as_for_the_graphs_one_by_one(task: Zinc, stack: str, 
     torch.manual_seed(0)
     net = GraphNet(STACKS[stack], 1, 1, "graph", hidden=8, pool=pool).double()
     (batch,) = task.batches("train", 1000)
+    assert batch.index is not None and batch.index.tolist() == list(range(24)), (
+        "shuffled by a generator alone"
+    )
     together = apply(net, double(batch))[0]
     alone = [apply(net, double(b))[0] for b in task.batches("train", 1)]
     torch.testing.assert_close(together, torch.cat(alone), rtol=1e-10, atol=1e-10)
@@ -154,12 +136,8 @@ def double(batch: Batch) -> Batch:
 
 
 def test_parts_in_order() -> None:
-    parts = parts_in_order(np.array([2, 0, 3]))
-    assert {part: graphs.tolist() for part, graphs in parts.items()} == {
-        "train": [0, 1],
-        "valid": [],
-        "test": [2, 3, 4],
-    }
+    parts = {part: graphs.tolist() for part, graphs in parts_in_order(np.array([2, 0, 3])).items()}
+    assert parts == {"train": [0, 1], "valid": [], "test": [2, 3, 4]}
 
 
 @pytest.mark.parametrize(
@@ -169,8 +147,8 @@ def test_parts_in_order() -> None:
         ({"node_offsets": np.array([0, 2, 2, 6])}, "graph 1 has no node"),
         ({"node_offsets": np.array([0, 2, 5, 7])}, "7 nodes need 1 features each; got \\(6, 1\\)"),
         (
-            {"node_offsets": np.array([0, 2, 6]), "edge_offsets": np.array([0, 2, 6])},
-            "expected 2 targets, one per graph; got 3",
+            dict.fromkeys(("node_offsets", "edge_offsets"), np.array([0, 2, 6])),
+            "expected 2 targets, .*; got 3",
         ),
     ],
 )
@@ -180,5 +158,4 @@ def test_what_cannot_be_right_is_told(store: Store, changes: dict[str, Any], say
 
 
 def test_the_net_of_graphs_is_that_of_the_task() -> None:
-    config = compose(["model=graphcon_gcn", "task=zinc"]).config
-    assert config["net"]["pool"] == "sum"
+    assert compose(["model=graphcon_gcn", "task=zinc"]).config["net"]["pool"] == "sum"

@@ -6,13 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from loaded_tasks import whole, with_data
 from torch.nn import functional as F
 
 from physml.base.errors import DataError
 from physml.data.store import Store
-from physml.task.nodes import RIDGE, NodeClasses, OneGraph
+from physml.task.nodes import RIDGE, NodeClasses
 
 N, D, C = 40, 6, 3
+PARTS = ("train", "valid", "test")
 
 
 class Small(NodeClasses):
@@ -46,14 +48,7 @@ def store(tmp_path: Path) -> Store:
 
 
 def loaded(store: Store, **change: Any) -> Small:
-    task = Small(**change)
-    task.load(store, 0)
-    return task
-
-
-def whole(task: OneGraph, part: Any):
-    (batch,) = task.batches(part, 7)
-    return batch
+    return with_data(Small(**change), store)
 
 
 def test_a_batch_is_the_whole_graph_and_the_nodes_of_its_part(store: Store) -> None:
@@ -85,9 +80,8 @@ def test_metrics_are_of_all_nodes_of_a_part(store: Store) -> None:
     y = torch.from_numpy(task.arrays["y"])
     metrics = task.finish(task.score(output, whole(task, "test")))
     assert metrics["accuracy"] == (output[nodes].argmax(1) == y[nodes]).double().mean().item()
-    assert metrics["cross_entropy"] == pytest.approx(
-        F.cross_entropy(output[nodes], y[nodes]).item(), rel=1e-6
-    )
+    nats = F.cross_entropy(output[nodes], y[nodes]).item()
+    assert metrics["cross_entropy"] == pytest.approx(nats, rel=1e-6)
 
 
 def test_the_output_of_a_training_step_tells_the_noisy_loss_of_valid(store: Store) -> None:
@@ -134,10 +128,7 @@ def test_everything_moves_to_a_device(store: Store) -> None:
     [
         ({"x": np.zeros((N - 1, D), np.float32)}, rf"{N} nodes need features \({N}, D\); got \({N - 1},"),
         ({"x": np.zeros(N, np.float32)}, rf"{N} nodes need features"),
-        (
-            {"split": {"train": np.arange(3), "valid": np.array([], int), "test": np.arange(3, 6)}},
-            "part valid",
-        ),
+        ({"split": {part: np.arange(3 * (part != "valid")) for part in PARTS}}, "part valid"),
         ({"y": np.full(N, C)}, f"part train: labels must be whole numbers from 0 to {C - 1}; got {C} to {C}"),
         ({"y": np.full(N, -1)}, "part train: labels must be"),
     ],

@@ -27,11 +27,8 @@ class Waves(Labelled):
         x, y = torch.tensor(rows[:, :-1, None]).float(), torch.tensor(rows[:, -1]).long()
         self.place({{part: (x, y) for part in ("train", "valid", "test")}}, store)
 '''
-NAMED, BY_NAME, BY_HAND = (
-    'files = ("waves.csv",)',
-    'self.file("waves.csv")',
-    '__file__.replace(".py", ".csv")',
-)
+NAMED, BY_NAME = 'files = ("waves.csv",)', 'self.file("waves.csv")'
+BY_HAND = '__file__.replace(".py", ".csv")'
 
 
 @pytest.fixture
@@ -51,11 +48,11 @@ def waves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     sys.modules.pop(f"waves_of_{tmp_path.name}", None)
 
 
-def recorded(config: dict, folder: Path) -> dict:
+def recorded(config: dict, folder: Path, hashed: dict | None = None) -> dict:
     load_plugins(config["plugins"])
     task = resolve(config["task"]["_target_"], [*config["plugins"]])(protocol="clean")
     task.load(Store(None, folder / "cache"), 0)
-    return task.recorded_data(payload(config).get("files", {}))
+    return task.recorded_data(payload(config).get("files", {}) if hashed is None else hashed)
 
 
 def test_an_own_file_is_part_of_setting_and_record(waves, tmp_path: Path) -> None:
@@ -77,28 +74,21 @@ def test_files_may_be_an_argument(waves, tmp_path: Path) -> None:
         payload(config)
 
 
-def test_what_nobody_names_is_unverified(waves, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("files", "kind"), [("", "undeclared data"), ("files = ()", "verified")])
+def test_what_nobody_names_is_unverified_unless_the_task_says_it_reads_nothing(
+    waves, tmp_path: Path, files: str, kind: str
+) -> None:
     (tmp_path / f"waves_of_{tmp_path.name}.csv").write_text("0.1,0.2,0\n0.3,0.4,1\n")
-    config = waves(files="", opened=BY_HAND)
-    data = recorded(config, tmp_path)
-    assert data["verified"] == {f"waves_of_{tmp_path.name}.py": "unverified"}
-    assert data["kind"] == "undeclared data" and data["sha256"] == {}
-
-
-def test_a_task_that_says_it_reads_nothing_is_taken_at_its_word(waves, tmp_path: Path) -> None:
-    (tmp_path / f"waves_of_{tmp_path.name}.csv").write_text("0.1,0.2,0\n0.3,0.4,1\n")
-    data = recorded(waves(files="files = ()", opened=BY_HAND), tmp_path)
-    assert data["verified"] == {} and data["kind"] == "verified"
+    data = recorded(waves(files=files, opened=BY_HAND), tmp_path)
+    assert data["verified"] == ({} if files else {f"waves_of_{tmp_path.name}.py": "unverified"})
+    assert data["kind"] == kind and data["sha256"] == {}
 
 
 def test_a_file_that_changes_before_it_is_read_is_unverified(waves, tmp_path: Path) -> None:
     config = waves()
     hashed = payload(config)["files"]
     (tmp_path / "waves.csv").write_text("0.1,0.2,0\n0.3,0.5,1\n")
-    load_plugins(config["plugins"])
-    task = resolve(config["task"]["_target_"], [*config["plugins"]])(protocol="clean")
-    task.load(Store(None, tmp_path / "cache"), 0)
-    assert task.recorded_data(hashed)["verified"] == {"waves.csv": "unverified"}
+    assert recorded(config, tmp_path, hashed)["verified"] == {"waves.csv": "unverified"}
 
 
 def test_a_file_that_is_not_named_or_not_there_is_refused(waves, tmp_path: Path) -> None:

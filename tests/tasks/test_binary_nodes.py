@@ -5,16 +5,11 @@ from typing import Any
 
 import pytest
 import torch
+from loaded_tasks import with_data
 
 from physml.data.store import Store
 from tasks.binary_nodes import GRAPHS, BinaryNodes, ordered_pairs
 from tasks.large_graphs import pairs_in_order
-
-
-def loaded(store: Store, graph: str) -> BinaryNodes:
-    task = BinaryNodes(graph=graph, protocol="clean")
-    task.load(store, 0)
-    return task
 
 
 def counted(score: list[float], positive: list[bool]) -> tuple[float, int]:
@@ -43,7 +38,7 @@ def test_pairs_in_order_are_those_counted_one_by_one(count: Any) -> None:
 
 @pytest.mark.parametrize("graph", GRAPHS)
 def test_metrics_of_a_part(store: Store, graph: str) -> None:
-    task = loaded(store, graph)
+    task = with_data(BinaryNodes(graph=graph, protocol="clean"), store)
     (batch,) = task.batches("test", 1)
     logits = torch.randn(len(batch.target), 2, generator=torch.Generator().manual_seed(1))
     metrics = task.finish(task.score(logits, batch))
@@ -52,8 +47,7 @@ def test_metrics_of_a_part(store: Store, graph: str) -> None:
     ordered, pairs = counted(difference.tolist(), (label == 1).tolist())
     assert metrics["roc_auc"] == pytest.approx(ordered / pairs)
     assert metrics["accuracy"] == pytest.approx(((difference > 0).long() == label).double().mean().item())
-    shifted = task.finish(task.score(3 * logits + 1, batch))
-    assert shifted["roc_auc"] == pytest.approx(metrics["roc_auc"])
+    assert task.finish(task.score(3 * logits + 1, batch))["roc_auc"] == pytest.approx(metrics["roc_auc"])
     assert task.references()["majority class"]["roc_auc"] == 0.5
     edges = batch.edge_index
     assert {*map(tuple, edges.T.tolist())} == {*map(tuple, edges.flip(0).T.tolist())}

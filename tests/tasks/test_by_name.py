@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from loaded_tasks import with_data
 from scipy.sparse import csr_matrix
 
 from physml.base.errors import DataError, InputError
@@ -45,7 +46,6 @@ def store(tmp_path: Path) -> Store:
 def write_series(store: Store, name: str, folder: str = "ucr_uea", *, labels: Sequence[str] = "ab") -> None:
     """Series of 3 to 7 steps; the first dimension is the class, the second one is constant."""
     rng = np.random.default_rng(0)
-    assert store.data
     (store.data / folder).mkdir(parents=True, exist_ok=True)
     for part, n in {"TRAIN": 20, "TEST": 6}.items():
         rows = []
@@ -57,26 +57,28 @@ def write_series(store: Store, name: str, folder: str = "ucr_uea", *, labels: Se
         (store.data / folder / f"{name}_{part}.ts").write_text(text, encoding="utf-8")
 
 
-def uea(name: str = "Toy", **changes: Any) -> UEA:
-    return UEA(**{"name": name, "valid": 0.2, "standardize": True, "protocol": "clean", **changes})
+def uea(store: Store, name: str = "Toy", **changes: Any) -> UEA:
+    keys = {"name": name, "valid": 0.2, "standardize": True, "protocol": "clean"}
+    return with_data(UEA(**{**keys, **changes}), store)
 
 
 @pytest.mark.parametrize("folder", ["ucr_uea", "Multivariate_ts/Toy", "Toy", "."])
 def test_a_set_of_the_archives_is_found_by_its_name(store: Store, folder: str) -> None:
     write_series(store, "Toy", folder)
-    task = uea()
-    task.load(store, 0)
+    task = uea(store)
     assert (task.d_in, task.d_out) == (2, 2)
     assert task.sizes == {"train": 16, "valid": 4, "test": 6}
     assert task.facts()["kind"] == "pinned"
     assert set(task.facts()["verified"].values()) == {"first seen"}
+    path = next(store.data.rglob("Toy_TEST.ts"))
+    path.write_text(path.read_text().replace("0.9", "0.8"))
+    with pytest.raises(DataError, match="first seen"):
+        uea(store)
 
 
 def test_shorter_series_are_padded_and_keep_their_length(store: Store) -> None:
     write_series(store, "Toy")
-    task = uea()
-    task.load(store, 0)
-    (batch,) = task.batches("test", 10)
+    (batch,) = uea(store).batches("test", 10)
     assert batch.lengths is not None
     assert batch.lengths.tolist() == [3, 4, 5, 6, 7, 3]
     assert batch.input.shape == (6, 7, 2)
@@ -86,22 +88,17 @@ def test_shorter_series_are_padded_and_keep_their_length(store: Store) -> None:
 
 def test_scaling_is_that_of_the_training_steps(store: Store) -> None:
     write_series(store, "Toy")
-    task = uea()
-    task.load(store, 0)
-    (batch,) = task.batches("train", 100)
+    (batch,) = uea(store).batches("train", 100)
     assert batch.lengths is not None
     steps = torch.cat([row[:n] for row, n in zip(batch.input, batch.lengths.tolist(), strict=True)])
     torch.testing.assert_close(steps[:, 0].mean(), torch.tensor(0.0), atol=1e-6, rtol=0)
     torch.testing.assert_close(steps[:, 0].std(correction=0), torch.tensor(1.0), atol=1e-6, rtol=0)
     assert (steps[:, 1] == 0).all()  # it never changes
-    raw = uea(standardize=False)
-    raw.load(store, 0)
-    assert (next(raw.batches("test", 1)).input[..., 1] == 7).all()
+    assert (next(uea(store, standardize=False).batches("test", 1)).input[..., 1] == 7).all()
 
 
 def test_a_set_that_sktime_ships_needs_no_file(tmp_path: Path) -> None:
-    task = uea("JapaneseVowels")
-    task.load(Store(None, tmp_path), 0)
+    task = uea(Store(None, tmp_path), "JapaneseVowels")
     assert (task.d_in, task.n_classes) == (12, 9)
     (tmp_path / "data").mkdir()
     own = Store(tmp_path / "data", tmp_path / "cache")
@@ -110,31 +107,19 @@ def test_a_set_that_sktime_ships_needs_no_file(tmp_path: Path) -> None:
     assert (task.d_in, task.n_classes) == (2, 2)
 
 
-def test_another_file_of_that_name_is_refused(store: Store) -> None:
-    write_series(store, "Toy")
-    uea().load(store, 0)
-    assert store.data
-    path = store.data / "ucr_uea" / "Toy_TEST.ts"
-    path.write_text(path.read_text(encoding="utf-8").replace("0.9", "0.8"), encoding="utf-8")
-    with pytest.raises(DataError, match="first seen"):
-        uea().load(store, 0)
-
-
 def test_files_that_are_not_there_say_where_to_get_them(store: Store) -> None:
     with pytest.raises(DataError, match=r"Get it with `curl -LO https://.*/Toy.zip && unzip Toy.zip`"):
-        uea().load(store, 0)
+        uea(store)
     with pytest.raises(InputError, match="name must be that of a set"):
-        uea("../secret")
+        uea(store, "../secret")
     write_series(store, "Other")
-    assert store.data
     for path in list((store.data / "ucr_uea").glob("*")):
         path.rename(path.with_name(path.name.replace("Other", "Toy")))
     with pytest.raises(DataError, match="is the problem Other; expected Toy"):
-        uea().load(store, 0)
+        uea(store)
 
 
 def changed(store: Store, part: str, old: str, new: str, count: int = -1) -> None:
-    assert store.data
     path = store.data / "ucr_uea" / f"Toy_{part}.ts"
     text = path.read_text(encoding="utf-8")
     assert old in text
@@ -147,47 +132,35 @@ def test_labels_are_texts_as_they_stand(store: Store) -> None:
         write_series(store, "Toy", labels=labels)
         for part in ("TRAIN", "TEST"):
             changed(store, part, "true a b", f"true {header}")
-        for pin in store.cache.rglob("*.sha256"):
-            pin.unlink()
-        task = uea()
-        task.load(store, 0)
+        task = uea(Store(store.data, store.cache / header))
         assert task.n_classes == 2
         assert next(task.batches("test", 10)).target.tolist() == [0, 1, 0, 1, 0, 1]
-    for pin in store.cache.rglob("*.sha256"):
-        pin.unlink()
     changed(store, "TEST", '"walk up" "walk down"', "walk up walk down")
     with pytest.raises(
         DataError, match=r"'walk up' is none of the classes .* A class with a blank in it has q"
     ):
-        uea().load(store, 0)
+        uea(store)
 
 
 def test_a_byte_order_mark_and_windows_lines_are_read(store: Store) -> None:
     write_series(store, "Toy")
-    assert store.data
     for path in (store.data / "ucr_uea").iterdir():
         path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
-    uea().load(store, 0)
+    uea(store)
 
 
 def test_labels_of_a_file_that_cannot_be_right(store: Store) -> None:
-    """What else can be wrong with labels: tests/data/test_labels.py."""
+    """BIMSBbioinfo/flexynesis#156. What else can be wrong with labels: tests/data/test_labels.py."""
     write_series(store, "Toy")
     changed(store, "TEST", ":b", ":B")
     with pytest.raises(DataError, match=r"'B' is none of the classes a, b. B and b are two classes."):
-        uea().load(store, 0)
-
-
-def test_a_class_that_only_the_test_file_has_is_refused(store: Store) -> None:
-    """BIMSBbioinfo/flexynesis#156."""
-    write_series(store, "Toy")
+        uea(store)
     for part in ("TRAIN", "TEST"):
-        changed(store, part, "true a b", "true a c b")
-    changed(store, "TEST", ":b", ":c", 1)
+        changed(store, part, "true a b", "true a B b")
     with pytest.raises(
-        DataError, match=r"Toy, test: 1 of 6 items are of no class of train, .* 'c' \(item 1\)"
+        DataError, match=r"Toy, test: 3 of 6 items are of no class of train, .* 'B' \(item 1\)"
     ):
-        uea().load(store, 0)
+        uea(store)
 
 
 def test_series_with_gaps_are_refused_filled_or_left_out(store: Store) -> None:
@@ -196,34 +169,17 @@ def test_series_with_gaps_are_refused_filled_or_left_out(store: Store) -> None:
     with pytest.raises(
         DataError, match=r"Toy_TEST.ts: 1 of 6 series have .* at line 10, dimension 2, step 2. Set"
     ):
-        uea().load(store, 0)
-    task = uea(missing="fill", standardize=False)
-    task.load(store, 0)
+        uea(store)
+    task = uea(store, missing="fill", standardize=False)
     assert next(task.batches("test", 10)).input[1, :5, 1].tolist() == [7, 7, 7, 7, 0]
-    task = uea(missing="drop")
-    task.load(store, 0)
+    task = uea(store, missing="drop")
     assert task.sizes["test"] == 5
     with pytest.raises(InputError, match="missing must be one of"):
-        uea(missing="ignore")
-    assert identity(compose(["model=lem", "task=uea", "task.missing=fill"]).config) != identity(
-        compose(["model=lem", "task=uea"]).config
-    )
-
-
-def test_items_of_test_that_stand_in_train_are_told(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    write_series(store, "Toy")
-    assert store.data
-    train, test = ((store.data / "ucr_uea" / f"Toy_{part}.ts").read_text() for part in ("TRAIN", "TEST"))
-    rows = test.split("@data\n")[1].splitlines()
-    changed(store, "TRAIN", train.split("@data\n")[1].splitlines()[0], rows[0])
-    task = uea()
-    task.load(store, 0)
-    assert task.facts()["notes"] == ["1 of 6 items of test stand in train or valid too"]
-    assert "1 of 6 items of test stand in train or valid too" in caplog.text
+        uea(store, missing="ignore")
 
 
 def test_held_out_items_are_a_share_of_each_class() -> None:
-    y = np.array([0] * 10 + [1] * 5 + [2])
+    y = np.repeat([0, 1, 2], [10, 5, 1])
     train, valid = splits.held_out(y, 0.2, 0)
     assert sorted([*train, *valid]) == list(range(16))
     assert np.bincount(y[valid], minlength=3).tolist() == [2, 1, 0]
@@ -253,23 +209,17 @@ def repository(folder: Path, content: dict[str, dict[str, list[Any]]]) -> str:
     return str(folder)
 
 
-def text(name: str, **changes: Any) -> HubText:
-    keys = {"config": None, "revision": None, "input": "sentence", "target": "kind", "train": "train"}
-    more = {
-        "valid": 0.2,
-        "test": "test",
-        "units": "words",
-        "n_words": 3,
-        "max_length": None,
-        "protocol": "clean",
-    }
-    return HubText(**{"name": name, **keys, **more, **changes})
+HUB = {"config": None, "revision": None, "train": "train", "valid": 0.2, "test": "test", "protocol": "clean"}
+
+
+def text(store: Store, name: str, **changes: Any) -> HubText:
+    keys = {"input": "sentence", "target": "kind", "units": "words", "n_words": 3, "max_length": None}
+    return with_data(HubText(**{"name": name, **HUB, **keys, **changes}), store)
 
 
 def test_texts_of_a_repository_become_ids(store: Store, tmp_path: Path) -> None:
     name = repository(tmp_path / "films", TEXTS)
-    task = text(name)
-    task.load(store, 0)
+    task = text(store, name)
     assert task.sizes == {"train": 16, "valid": 4, "test": 2}
     assert (task.d_in, task.d_out) == (5, 2)  # film, good, bad; unknown, padding
     (batch,) = task.batches("test", 10)
@@ -314,38 +264,30 @@ def test_the_split_of_a_file_is_in_its_name(tmp_path: Path) -> None:
 
 def test_bytes_lengths_and_a_split_of_its_own(store: Store, tmp_path: Path) -> None:
     content = {**TEXTS, "validation": TEXTS["test"]}
-    task = text(repository(tmp_path / "films", content), units="bytes", valid="validation", max_length=4)
-    task.load(store, 0)
+    name = repository(tmp_path / "films", content)
+    task = text(store, name, units="bytes", valid="validation", max_length=4)
     assert task.d_in == 258 and task.sizes == {"train": 20, "valid": 2, "test": 2}
     (batch,) = task.batches("valid", 10)
     assert batch.input.tolist() == [[b + FIRST for b in word] for word in (b"good", b"an u")]
 
 
-def test_classes_by_name_count_in_alphabetical_order(store: Store, tmp_path: Path) -> None:
-    content = {part: {**c, "kind": [["no", "yes"][k] for k in c["kind"]]} for part, c in TEXTS.items()}
-    task = text(repository(tmp_path / "films", content))
-    task.load(store, 0)
-    assert next(task.batches("test", 10)).target.tolist() == [1, 0]
+@pytest.mark.parametrize("kinds", [["no", "yes"], [1, 2_000_000]], ids=["names", "numbers with gaps"])
+def test_classes_count_in_their_order(kinds: list[Any], store: Store, tmp_path: Path) -> None:
+    content = {part: {**c, "kind": [kinds[k] for k in c["kind"]]} for part, c in TEXTS.items()}
+    task = text(store, repository(tmp_path / "films", content))
+    assert task.d_out == 2 and next(task.batches("test", 10)).target.tolist() == [1, 0]
 
 
 def test_hidden_labels_of_a_repository_are_refused(store: Store, tmp_path: Path) -> None:
     """EricFillion/happy-transformer#248 and others, see tests/data/test_labels.py."""
     hidden = TEXTS | {"test": {**TEXTS["test"], "kind": [-1, -1]}}
     with pytest.raises(DataError, match="films, test: all 2 labels are -1: they are hidden"):
-        text(repository(tmp_path / "films", hidden)).load(store, 0)
+        text(store, repository(tmp_path / "films", hidden))
 
 
-def test_numbers_with_gaps_make_no_further_classes(store: Store, tmp_path: Path) -> None:
-    content = {part: {**c, "kind": [[1, 2_000_000][k] for k in c["kind"]]} for part, c in TEXTS.items()}
-    task = text(repository(tmp_path / "films", content))
-    task.load(store, 0)
-    assert task.d_out == 2 and next(task.batches("test", 10)).target.tolist() == [1, 0]
-
-
-def series(name: str, **changes: Any) -> HubSeries:
-    keys = {"config": None, "revision": None, "input": "x", "target": "y", "train": "train", "valid": 0.2}
-    return HubSeries(
-        **{"name": name, "test": "test", "max_length": 3, "protocol": "clean", **keys, **changes}
+def series(store: Store, name: str, **changes: Any) -> HubSeries:
+    return with_data(
+        HubSeries(**{"name": name, **HUB, "input": "x", "target": "y", "max_length": 3, **changes}), store
     )
 
 
@@ -353,8 +295,7 @@ def test_series_of_numbers(store: Store, tmp_path: Path) -> None:
     rows = [[[float(i), 1.0]] * (2 + i % 3) for i in range(12)]
     content = {"train": {"x": rows, "y": [i % 2 for i in range(12)]}, "test": {"x": rows[:3], "y": [0, 1, 0]}}
     name = repository(tmp_path / "series", content)
-    task = series(name)
-    task.load(store, 0)
+    task = series(store, name)
     (batch,) = task.batches("test", 10)
     assert batch.lengths is not None and batch.lengths.tolist() == [2, 3, 3]
     assert batch.input[1].tolist() == [[1.0, 1.0]] * 3 and batch.input[0, 2].tolist() == [0.0, 0.0]
@@ -363,13 +304,10 @@ def test_series_of_numbers(store: Store, tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=r"column x, train: 1 of 12 series have .* at row 1, step 2, value 1. Set"
     ):
-        series(name).load(store, 0)
-    filled = series(name, missing="fill")
-    filled.load(store, 0)
+        series(store, name)
+    filled = series(store, name, missing="fill")
     assert next(filled.batches("test", 10)).input[1].tolist() == [[1, 1], [3, 1], [5, 1]]
-    left = series(name, missing="drop")
-    left.load(store, 0)
-    assert left.sizes == {"train": 9, "valid": 2, "test": 2}
+    assert series(store, name, missing="drop").sizes == {"train": 9, "valid": 2, "test": 2}
 
 
 @pytest.mark.parametrize(
@@ -382,7 +320,7 @@ def test_series_of_numbers(store: Store, tmp_path: Path) -> None:
     ],
 )
 def test_what_does_not_fit_is_said(
-    store: Store, tmp_path: Path, changes: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+    store: Store, tmp_path: Path, changes: Any, message: str, monkeypatch
 ) -> None:
     from huggingface_hub import HfApi
 
@@ -391,7 +329,7 @@ def test_what_does_not_fit_is_said(
 
     monkeypatch.setattr(HfApi, "dataset_info", offline)
     with pytest.raises(DataError, match=message.replace("?", r"\?")):
-        text(**{"name": repository(tmp_path / "films", TEXTS), **changes}).load(store, 0)
+        text(store, **{"name": repository(tmp_path / "films", TEXTS), **changes})
 
 
 def test_the_first_commit_of_the_hub_is_pinned(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -406,7 +344,7 @@ def test_the_first_commit_of_the_hub_is_pinned(store: Store, monkeypatch: pytest
     assert hub.contents(hub.Repository("someone/set"), store) == pinned
     named = hub.contents(hub.Repository("someone/set", revision="c" * 40), store)
     assert named == {"someone/set": {"sha256": "c" * 40, "verified": "bytes"}}
-    (pin,) = (path for path in (store.cache / "pins" / "hub").iterdir())
+    (pin,) = (store.cache / "pins" / "hub").iterdir()
     pin.write_bytes(b"\xff")
     with pytest.raises(DataError, match=r"pins/hub/.* is damaged: it holds no commit\. Delete it"):
         hub.contents(hub.Repository("someone/set"), store)
@@ -414,21 +352,20 @@ def test_the_first_commit_of_the_hub_is_pinned(store: Store, monkeypatch: pytest
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1 and no end", 1 << 40])
 def test_what_is_no_parquet_is_refused_before_it_is_hashed(
-    content: bytes | int, store: Store, tmp_path: Path
+    content: Any, store: Store, tmp_path: Path
 ) -> None:
     name = repository(tmp_path / "films", TEXTS)
     with (tmp_path / "films" / "data" / "other.parquet").open("wb") as file:
         file.truncate(content) if isinstance(content, int) else file.write(content)
     with pytest.raises(DataError, match=r"data/other\.parquet is no Parquet file"):
-        text(name).load(store, 0)
+        text(store, name)
 
 
 def test_a_changed_folder_is_refused(store: Store, tmp_path: Path) -> None:
-    name = repository(tmp_path / "films", TEXTS)
-    text(name).load(store, 0)
+    text(store, name := repository(tmp_path / "films", TEXTS))
     repository(tmp_path / "films", {**TEXTS, "test": {"sentence": ["bad"], "kind": [0]}})
     with pytest.raises(DataError, match="is not what was first seen here"):
-        text(name).load(store, 0)
+        text(store, name)
 
 
 # ---------------------------------------------------------------------------- graphs of torch_geometric
@@ -443,12 +380,8 @@ def write_planetoid(folder: Path) -> None:
     one_hot = np.eye(2)[y]
     known = n - n_test
     content: dict[str, Any] = {
-        "x": x[:n_train],
-        "y": one_hot[:n_train],
-        "tx": x[known:],
-        "ty": one_hot[known:],
-        "allx": x[:known],
-        "ally": one_hot[:known],
+        **{"x": x[:n_train], "tx": x[known:], "allx": x[:known]},
+        **{"y": one_hot[:n_train], "ty": one_hot[known:], "ally": one_hot[:known]},
         "graph": {i: [(i + 2) % n, (i - 2) % n] for i in range(n)},
     }
     folder.mkdir(parents=True)
@@ -457,30 +390,27 @@ def write_planetoid(folder: Path) -> None:
     (folder / "ind.cora.test.index").write_text("".join(f"{i}\n" for i in range(known, n)), encoding="utf-8")
 
 
-def pyg(
-    dataset: str = "Planetoid", options: dict[str, Any] | None = None, split_of: str = "masks"
-) -> PyGNodes:
-    arguments = {"name": "Cora"} if options is None else options
-    return PyGNodes(dataset=dataset, options=arguments, split_of=split_of, protocol="clean")
+CORA = ("Planetoid", {"name": "Cora"})
+
+
+def pyg(store: Store, dataset: str, options: Any, split_of: str = "masks", split: int = 0) -> PyGNodes:
+    task = PyGNodes(dataset=dataset, options=options, split_of=split_of, protocol="clean")
+    return with_data(task, store, split)
 
 
 @pytest.mark.filterwarnings("ignore")  # of PyG's reader
 @pytest.mark.parametrize("folder", ["pyg/Planetoid/Cora/raw", "planetoid"])
 def test_raw_files_of_pyg_are_read_where_they_lie(store: Store, folder: str) -> None:
-    assert store.data
     write_planetoid(store.data / folder)
     before = sorted(store.data.rglob("*"))
-    task = pyg()
-    task.load(store, 0)
+    task = pyg(store, *CORA)
     assert (task.d_in, task.d_out) == (6, 2)
     assert task.sizes == {"train": 40, "valid": 500, "test": 100}
     assert task.facts()["kind"] == "pinned" and len(task.facts()["sha256"]) == 8
     assert sorted(store.data.rglob("*")) == before  # PyG writes nothing beside them
-    drawn = pyg(split_of="random")
-    drawn.load(store, 1)
-    assert drawn.sizes == {"train": 420, "valid": 140, "test": 140}
+    assert pyg(store, *CORA, "random", 1).sizes == {"train": 420, "valid": 140, "test": 140}
     with pytest.raises(DataError, match=r"1 split\(s\), counted from 0; got split=1"):
-        pyg().load(store, 1)
+        pyg(store, *CORA, split=1)
 
 
 @pytest.mark.filterwarnings("ignore")  # of PyG's reader
@@ -491,11 +421,10 @@ def test_raw_files_of_pyg_run_no_code(store: Store, tmp_path: Path) -> None:
         def __reduce__(self) -> tuple[Any, ...]:
             return os.mkdir, (str(tmp_path / "was_run"),)
 
-    assert store.data
     write_planetoid(store.data / "planetoid")
     (store.data / "planetoid" / "ind.cora.ty").write_bytes(pickle.dumps(Call(), 2))
     with pytest.raises(DataError, match=r"ind\.cora\.ty cannot be read: it names posix\.mkdir"):
-        pyg().load(store, 0)
+        pyg(store, *CORA)
     with no_code(), pytest.raises(pickle.UnpicklingError, match=r"a pickle names posix\.mkdir"):
         pickle.loads(pickle.dumps(Call()))  # by another way
     assert not (tmp_path / "was_run").exists()
@@ -503,11 +432,10 @@ def test_raw_files_of_pyg_run_no_code(store: Store, tmp_path: Path) -> None:
 
 
 def test_a_set_that_pyg_has_in_code_needs_no_files(store: Store) -> None:
-    task = pyg("KarateClub", {}, "random")
-    task.load(store, 0)
+    task = pyg(store, "KarateClub", {}, "random")
     assert (task.d_in, task.d_out, sum(task.sizes.values())) == (34, 4, 34)
     with pytest.raises(DataError, match=r"the data come without val_mask\. Set task.split_of=random"):
-        pyg("KarateClub", {}).load(store, 0)
+        pyg(store, "KarateClub", {})
 
 
 @pytest.mark.parametrize(
@@ -518,18 +446,19 @@ def test_a_set_that_pyg_has_in_code_needs_no_files(store: Store) -> None:
         ("Planetoid", {"name": "Cora"}, DataError, "is missing: looked for"),
         ("WebKB", {"name": "texas"}, DataError, "from torch_geometric.datasets import WebKB"),
         ("Data", {}, InputError, "has no data set Data"),
+        (
+            "Planetoid",
+            {"name": "Cora", "transform": ["x"]},
+            InputError,
+            r"options\.transform must be a number",
+        ),
     ],
 )
 def test_what_pyg_does_not_have_is_said(
-    store: Store, dataset: str, options: dict[str, Any], error: type[Exception], message: str
+    store: Store, dataset: str, options: Any, error: Any, message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        pyg(dataset, options).load(store, 0)
-
-
-def test_options_are_plain_values() -> None:
-    with pytest.raises(InputError, match=r"options\.transform must be a number"):
-        pyg("Planetoid", {"name": "Cora", "transform": ["x"]})
+        pyg(store, dataset, options)
 
 
 def test_classes_of_a_graph_are_those_of_train(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -546,19 +475,15 @@ def test_classes_of_a_graph_are_those_of_train(store: Store, monkeypatch: pytest
         return {**arrays, "y": y, **masks}
 
     monkeypatch.setattr(tasks.pyg, "_arrays", with_gaps)
-    task = pyg("KarateClub", {})
-    task.load(store, 0)
+    task = pyg(store, "KarateClub", {})
     assert task.n_classes == 5 and task._y.max() == 4
-    drawn = pyg("KarateClub", {}, "random")
-    drawn.load(store, 0)
+    drawn = pyg(store, "KarateClub", {}, "random")
     assert drawn.n_classes == 5 and drawn._y[2] == 3  # 3, 9, 40, 50, 70
 
 
-# ---------------------------------------------------------------------------- configs
-
-
-def test_the_name_is_part_of_the_identity() -> None:
+def test_the_name_and_what_becomes_of_gaps_are_part_of_the_identity() -> None:
     def of(*overrides: str) -> str:
         return identity(compose(["model=lem", "task=uea", *overrides]).config)
 
     assert of("task.name=PLAID") != of("task.name=JapaneseVowels") == of("task.name=JapaneseVowels")
+    assert of("task.missing=fill") != of()

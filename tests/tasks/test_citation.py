@@ -1,11 +1,11 @@
 """Citation graphs: counts, splits, features, nodes without label, and the trivial references."""
 
-from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from loaded_tasks import whole, with_data
 
 from physml.base.errors import DataError, InputError
 from physml.data import graphs
@@ -14,12 +14,8 @@ from physml.data.store import Store
 from tasks.citation import PLANETOID, Citation
 
 SMALL: dict[str, Any] = {
-    "graph": "cora",
-    "split_of": "random",
-    "features": "raw",
-    "n_per_class": 4,
-    "n_development": 80,
-    "protocol": "official",
+    **{"graph": "cora", "split_of": "random", "features": "raw", "protocol": "official"},
+    **{"n_per_class": 4, "n_development": 80},
 }
 FULL = {**SMALL, "n_per_class": 20, "n_development": 1500}
 PARTS = ("train", "valid", "test")
@@ -27,53 +23,30 @@ NEEDED = "planetoid"
 
 
 def loaded(store: Store, split: int = 0, base: dict[str, Any] = SMALL, **change: Any) -> Citation:
-    task = Citation(**{**base, **change})
-    task.load(store, split)
-    return task
-
-
-def nodes(task: Citation, part: str) -> torch.Tensor:
-    (batch,) = task.batches(part, 1)  # type: ignore[arg-type]
-    assert batch.index is not None
-    return batch.index
-
-
-def whole(task: Citation) -> Any:
-    (batch,) = task.batches("train", 1)
-    return batch
-
-
-# ---------------------------------------------------------------------------- splits
+    return with_data(Citation(**{**base, **change}), store, split)
 
 
 def check_parts(task: Citation, n_per_class: int) -> None:
-    count = torch.bincount(whole(task).target[nodes(task, "train")], minlength=task.n_classes)
+    count = torch.bincount(whole(task).target[whole(task, "train").index], minlength=task.n_classes)
     assert count.tolist() == [n_per_class] * task.n_classes
 
 
-def test_each_class_trains_alike(store: Store) -> None:
-    for graph, split in product(PLANETOID, (0, 4)):
+@pytest.mark.parametrize("graph", PLANETOID)
+def test_each_class_trains_alike(graph: str, store: Store) -> None:
+    for split in (0, 4):
         task = loaded(store, split, graph=graph)
         check_parts(task, 4)
         assert task.sizes["train"] + task.sizes["valid"] == 80
+    with pytest.raises(InputError, match="must train"):
+        loaded(store, n_per_class=80, graph=graph)
 
 
 def test_the_public_split_is_the_one_that_comes_with_the_data(store: Store) -> None:
     task, arrays = loaded(store, split_of="public"), store.read(planetoid.CORA)
     for part in PARTS:
-        assert nodes(task, part).tolist() == np.flatnonzero(arrays[f"split_{part}"][0]).tolist()
+        assert whole(task, part).index.tolist() == np.flatnonzero(arrays[f"split_{part}"][0]).tolist()
     check_parts(task, planetoid.FIXTURE_PER_CLASS)
     assert task.n_splits == 1
-
-
-def test_what_fits_no_graph_is_refused(store: Store) -> None:
-    with pytest.raises(InputError, match="public split of cora, citeseer, pubmed alone; got graph=photo"):
-        Citation(**{**SMALL, "graph": "photo", "split_of": "public"})
-    with pytest.raises(InputError, match="must train"):
-        loaded(store, n_per_class=20)
-
-
-# ---------------------------------------------------------------------------- edges and features
 
 
 def test_edges_go_both_ways_once_and_nothing_cites_itself(store: Store) -> None:
@@ -87,16 +60,11 @@ def test_edges_go_both_ways_once_and_nothing_cites_itself(store: Store) -> None:
 def test_features_are_as_stored_or_shares_of_a_sum(store: Store) -> None:
     raw, shares = whole(loaded(store)).input, whole(loaded(store, features="row_sum")).input
     torch.testing.assert_close(shares * raw.sum(1, keepdim=True), raw)
-    x = np.array([[1.0, 3.0], [0.0, 0.0]], np.float32)
-    assert graphs.row_sums_of_one(x).tolist() == [[0.25, 0.75], [0.0, 0.0]]
 
 
 def test_references_beat_nothing_by_cheating(store: Store) -> None:
     references = loaded(store).references()
     assert references["linear (features)"]["accuracy"] > references["majority class"]["accuracy"]
-
-
-# ---------------------------------------------------------------------------- the published files
 
 
 @pytest.mark.parametrize(
@@ -129,10 +97,10 @@ def test_papers_without_label_are_of_class_0_or_of_no_part(real: Store) -> None:
     unknown = set(np.flatnonzero(arrays["y"][kept] < 0).tolist())
     assert len(unknown) == 10
     official = loaded(real, 0, FULL, graph="citeseer")
-    assert unknown <= {node for part in PARTS for node in nodes(official, part).tolist()}
+    assert unknown <= {node for part in PARTS for node in whole(official, part).index.tolist()}
     assert (whole(official).target[sorted(unknown)] == 0).all()
     clean = loaded(real, 0, FULL, graph="citeseer", protocol="clean")
-    assert unknown.isdisjoint(node for part in PARTS for node in nodes(clean, part).tolist())
+    assert unknown.isdisjoint(node for part in PARTS for node in whole(clean, part).index.tolist())
     assert sum(clean.sizes.values()) == 2110
 
 
@@ -147,20 +115,16 @@ def test_pubmed_needs_a_file_more_and_says_which(real: Store) -> None:
             loaded(real, 0, FULL, graph="pubmed")
 
 
-# ---------------------------------------------------------------------------- networks read at several times
-
-
 def test_the_reading_that_is_best_on_validation_nodes_is_scored_in_every_part(store: Store) -> None:
     task = loaded(store)
     label = whole(task).target
     right = torch.nn.functional.one_hot(label.clamp(min=0), task.n_classes).float()
     wrong = right.roll(1, 1)
-    valid = right.where(torch.isin(torch.arange(len(label)), nodes(task, "valid"))[:, None], wrong)
+    valid = right.where(torch.isin(torch.arange(len(label)), whole(task, "valid").index)[:, None], wrong)
     late = torch.stack([wrong, valid, 2 * valid])  # right where it validates, and nowhere else
 
-    def accuracy(output: torch.Tensor, part: str) -> float:
-        (batch,) = task.batches(part, 1)  # type: ignore[arg-type]
-        return task.finish(task.score(output, batch))["accuracy"]
+    def accuracy(output: torch.Tensor, part: Any) -> float:
+        return task.finish(task.score(output, whole(task, part)))["accuracy"]
 
     assert accuracy(late, "valid") == 1 and accuracy(late, "test") == 0
     assert accuracy(torch.stack([right, valid]), "test") == 1  # of equals the first

@@ -1,44 +1,34 @@
 """ECG5000: the split, and the noise that test is scored with."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
+from loaded_tasks import whole, with_data
 from torch import Generator
 
 from physml.data import splits
 from physml.data.readers.ecg5000 import ECG5000
 from physml.data.store import Store
-from physml.task.base import Part
 from tasks.ecg5000 import PERTURBATIONS, Beats
 
 
 @pytest.fixture(scope="module")
 def task(store: Store) -> Beats:
-    task = Beats(perturb="robustness", protocol="paper")
-    task.load(store, 0)
-    return task
-
-
-def everything(task: Beats, part: Part) -> Any:
-    (batch,) = task.batches(part, 5000)
-    return batch
+    return with_data(Beats(perturb="robustness", protocol="paper"), store)
 
 
 def test_valid_and_test_are_the_test_beats_of_the_archive(task: Beats, store: Store) -> None:
     arrays, held = store.read(ECG5000), splits.load_index("ecg5000-valid")
-    assert len(set(held.tolist())) == 500 and held.max() < 4500
-    np.testing.assert_array_equal(everything(task, "train").input.numpy(), arrays["x_train"])
-    np.testing.assert_array_equal(everything(task, "valid").input.numpy(), arrays["x_test"][held])
-    rest = [i for i in range(4500) if i not in set(held.tolist())]
-    np.testing.assert_array_equal(everything(task, "test").input.numpy(), arrays["x_test"][rest])
-    np.testing.assert_array_equal(everything(task, "test").target.numpy(), arrays["y_test"][rest])
+    np.testing.assert_array_equal(whole(task, "train").input.numpy(), arrays["x_train"])
+    np.testing.assert_array_equal(whole(task, "valid").input.numpy(), arrays["x_test"][held])
+    rest = np.setdiff1d(np.arange(4500), held)
+    np.testing.assert_array_equal(whole(task, "test").input.numpy(), arrays["x_test"][rest])
+    np.testing.assert_array_equal(whole(task, "test").target.numpy(), arrays["y_test"][rest])
 
 
 @pytest.mark.parametrize(("name", "sigma"), [("white_0_4", 0.4), ("white_0_8", 0.8), ("white_1_2", 1.2)])
 def test_white_noise_is_added_to_every_value(task: Beats, name: str, sigma: float) -> None:
-    batch = everything(task, "test")
+    batch = whole(task, "test")
     noise = task.perturb(batch, name, Generator().manual_seed(0)).input - batch.input
     assert noise.std().item() == pytest.approx(sigma, rel=0.02)
     assert noise.mean().item() == pytest.approx(0, abs=0.02 * sigma)
@@ -48,7 +38,7 @@ def test_white_noise_is_added_to_every_value(task: Beats, name: str, sigma: floa
 
 @pytest.mark.parametrize(("name", "sigma"), [("mult_0_4", 0.4), ("mult_0_8", 0.8), ("mult_1_2", 1.2)])
 def test_multiplicative_noise_scales_every_value(task: Beats, name: str, sigma: float) -> None:
-    batch = everything(task, "test")
+    batch = whole(task, "test")
     factor = task.perturb(batch, name, Generator().manual_seed(0)).input / batch.input
     assert factor[batch.input.abs() > 0.1].std().item() == pytest.approx(sigma, rel=0.02)
     assert factor[batch.input.abs() > 0.1].mean().item() == pytest.approx(1, abs=0.02)
@@ -64,7 +54,7 @@ def test_noise_does_not_depend_on_how_test_is_cut(task: Beats, name: str) -> Non
 
 
 def test_the_rest_of_a_disturbed_batch_is_as_it_was(task: Beats) -> None:
-    batch = everything(task, "valid")
+    batch = whole(task, "valid")
     disturbed = task.perturb(batch, "mult_0_4", Generator().manual_seed(0))
     assert torch.equal(disturbed.target, batch.target) and disturbed.index is batch.index
     assert not torch.equal(disturbed.input, batch.input)
@@ -78,20 +68,11 @@ def test_the_metrics_of_the_disturbances_are_declared(task: Beats) -> None:
 
 
 def test_the_talk_has_two_classes_normal_and_abnormal(store: Store) -> None:
-    kinds, two = (
-        Beats(perturb=None, protocol="paper"),
-        Beats(perturb=None, protocol="paper", target="abnormal"),
-    )
-    for beats in (kinds, two):
-        beats.load(store, 0)
+    kinds = with_data(Beats(perturb=None, protocol="paper"), store)
+    two = with_data(Beats(perturb=None, protocol="paper", target="abnormal"), store)
+    assert kinds.perturbations == () and set(kinds.better) == {"accuracy", "cross_entropy"}
     assert (kinds.d_out, two.d_out) == (5, 2)
     for part in ("train", "valid", "test"):
-        of_kinds, of_two = everything(kinds, part), everything(two, part)
+        of_kinds, of_two = whole(kinds, part), whole(two, part)
         assert torch.equal(of_two.input, of_kinds.input)
         assert torch.equal(of_two.target, (of_kinds.target > 0).long()), "label 1 of the archive is normal"
-
-
-def test_without_disturbances_nothing_more_is_scored(store: Store) -> None:
-    plain = Beats(perturb=None, protocol="paper")
-    plain.load(store, 0)
-    assert plain.perturbations == () and set(plain.better) == {"accuracy", "cross_entropy"}

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from loaded_tasks import with_data
 
 from physml.base.errors import InputError
 from physml.base.paths import own_folders
@@ -19,7 +20,7 @@ from physml.records import record
 from physml.report.table.spec import experiments_of, find_table, load_table
 from physml.run.spec import spec_of
 from physml.task.base import Part
-from tasks.eigenworms import EigenWorms, pooled, stratified
+from tasks.eigenworms import EigenWorms, pooled
 
 PARTS: tuple[Part, ...] = ("train", "valid", "test")
 STEPS = 24  # of the fixture
@@ -27,9 +28,7 @@ STEPS = 24  # of the fixture
 
 def made(store: Store, split: int = 0, **changes: Any) -> EigenWorms:
     arguments = {"split_of": "lem", "inputs": "raw", "entries": None, "keep": "last", "protocol": "official"}
-    task = EigenWorms(**(arguments | changes))
-    task.load(store, split)
-    return task
+    return with_data(EigenWorms(**(arguments | changes)), store, split)
 
 
 def everything(task: EigenWorms, part: Part) -> tuple[torch.Tensor, torch.Tensor]:
@@ -64,12 +63,6 @@ def test_the_official_splits_are_what_scikit_learn_draws(split_of: str, store: S
         assert target.tolist() == y[positions(x, inputs)].tolist()
 
 
-def test_the_official_splits_differ() -> None:
-    lem, nrde = splits.load_index("eigenworms-lem"), splits.load_index("eigenworms-nrde")
-    assert sorted(lem) == sorted(nrde) == list(range(259))
-    assert len(set(lem[220:]) & set(nrde[220:])) < 39
-
-
 @pytest.mark.parametrize("split", range(5))
 def test_the_clean_splits_have_every_class_in_every_part(split: int, store: Store) -> None:
     x, y = pooled(store.read(EIGENWORMS))
@@ -80,18 +73,6 @@ def test_the_clean_splits_have_every_class_in_every_part(split: int, store: Stor
     share = np.bincount(y) / 259
     for worms in by_part.values():
         assert np.abs(np.bincount(y[worms], minlength=5) - len(worms) * share).max() < 2
-
-
-def test_the_clean_splits_differ_and_stay_as_they_are(store: Store) -> None:
-    y = pooled(store.read(EIGENWORMS))[1]
-    orders = [stratified(y, seed) for seed in range(5)]
-    assert len({tuple(sorted(order[220:])) for order in orders}) == 5
-    np.testing.assert_array_equal(orders[1], stratified(y, 1))
-
-
-def test_another_split_of_the_official_protocol_is_refused(store: Store) -> None:
-    with pytest.raises(InputError, match=r"protocol=official has one split.*Use protocol=clean"):
-        made(store, 1)
 
 
 @pytest.mark.parametrize("inputs", ["raw", "nrde"])
@@ -110,11 +91,8 @@ def test_random_entries_stand_in_order_and_differ_from_worm_to_worm(store: Store
     assert len({tuple(row) for row in steps.tolist()}) > 170
     assert torch.equal(x, everything(whole, "train")[0].gather(1, steps[..., None].expand(-1, -1, 7)))
     assert set(steps.flatten().tolist()) == set(range(STEPS))
-
-
-def test_all_entries_at_random_are_all_entries(store: Store) -> None:
-    whole, all_of_them = made(store), made(store, entries=STEPS, keep="random")
-    assert torch.equal(everything(whole, "test")[0], everything(all_of_them, "test")[0])
+    every = made(store, inputs="nrde", entries=STEPS, keep="random")
+    assert torch.equal(everything(every, "test")[0], everything(whole, "test")[0])
 
 
 def test_inputs_of_morrill_have_time_and_standardised_channels(store: Store) -> None:
@@ -126,9 +104,8 @@ def test_inputs_of_morrill_have_time_and_standardised_channels(store: Store) -> 
     torch.testing.assert_close(x[..., 1:].std((0, 1), correction=0), torch.ones(6))
     raw_train, raw_test = (everything(made(store, split_of="nrde"), part)[0] for part in ("train", "test"))
     mean, std = raw_train.mean((0, 1)), raw_train.std((0, 1), correction=0)
-    torch.testing.assert_close(
-        everything(task, "test")[0][..., 1:], (raw_test - mean) / std, atol=1e-5, rtol=0
-    )
+    x, _ = everything(task, "test")
+    torch.testing.assert_close(x[..., 1:], (raw_test - mean) / std, atol=1e-5, rtol=0)
 
 
 def test_raw_inputs_are_as_in_the_files(store: Store) -> None:
@@ -140,17 +117,13 @@ def test_raw_inputs_are_as_in_the_files(store: Store) -> None:
     np.testing.assert_array_equal(inputs, both[splits.load_index("eigenworms-lem")])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ({"split_of": "stratified"}, r"protocol=official is divided as split_of=lem or nrde; got stratified"),
-        ({"protocol": "clean"}, r"protocol=clean is divided as split_of=stratified; got lem"),
-        ({"entries": STEPS + 1}, rf"entries must be at most the {STEPS} steps of a worm; got {STEPS + 1}"),
-    ],
-)
-def test_wrong_arguments_are_refused(arguments: dict[str, Any], says: str, store: Store) -> None:
-    with pytest.raises(InputError, match=says):
-        made(store, **arguments)
+def test_what_the_data_lack_is_refused(store: Store) -> None:
+    with pytest.raises(
+        InputError, match=rf"entries must be at most the {STEPS} steps of a worm; got {STEPS + 1}"
+    ):
+        made(store, entries=STEPS + 1)
+    with pytest.raises(InputError, match=r"protocol=official has one split.*Use protocol=clean"):
+        made(store, 1)
 
 
 @pytest.mark.usefixtures("small_data")

@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 import torch
+from loaded_tasks import with_data
 
-from physml.base.errors import InputError
-from physml.data.store import Store
 from physml.task.trivial import score_reference
 from tasks import fitzhugh_nagumo
 from tasks.fitzhugh_nagumo import FitzHughNagumo, autoregression, trajectories
@@ -16,16 +15,9 @@ FULL = {"n_points": 1001, "t_end": 400.0, "data_seed": 1234, "protocol": "offici
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory) -> Store:
-    return Store(None, tmp_path_factory.mktemp("cache"))
-
-
-@pytest.fixture(scope="module")
 def task(store) -> FitzHughNagumo:
     """Full length, fewer sequences; a test part longer than the 128 that the official score keeps."""
-    task = FitzHughNagumo(n_train=32, n_valid=8, n_test=140, **FULL)
-    task.load(store, 0)
-    return task
+    return with_data(FitzHughNagumo(n_train=32, n_valid=8, n_test=140, **FULL), store)
 
 
 def v(task: FitzHughNagumo, part: str) -> torch.Tensor:
@@ -33,16 +25,12 @@ def v(task: FitzHughNagumo, part: str) -> torch.Tensor:
     return torch.cat([batch.input, batch.target[:, -1:]], 1).squeeze(-1)
 
 
-def test_input_is_all_but_the_last_value_and_target_all_but_the_first(task):
+def test_target_is_input_one_step_later_and_starts_are_drawn_for_train_valid_test_in_this_order(task):
     (batch,) = task.batches("train", 100)
     assert batch.input.shape == batch.target.shape == (32, 1000, 1)
     assert torch.equal(batch.input[:, 1:], batch.target[:, :-1])
-
-
-def test_starts_are_drawn_for_train_valid_test_in_this_order(task):
     starts = torch.cat([v(task, part)[:, 0] for part in ("train", "valid", "test")])
-    want = np.random.RandomState(1234).uniform(-1, 1, 180)
-    assert starts.numpy() == pytest.approx(want, abs=1e-7)
+    assert starts.numpy() == pytest.approx(np.random.RandomState(1234).uniform(-1, 1, 180), abs=1e-7)
 
 
 def test_the_solution_obeys_the_equations():
@@ -64,37 +52,25 @@ def test_the_data_differ_from_the_exact_solution_by_the_tolerances_of_the_solver
     """Documents that the solver is part of the data: about 4e-2 rms, and growing along the trajectory."""
     ours = v(task, "train")[:6].numpy()
     exact = trajectories(np.random.RandomState(1234).uniform(-1, 1, 6), 1001, 400.0, rtol=1e-9, atol=1e-11)
-    gap = np.sqrt(((ours - exact) ** 2).mean())
-    assert 0.02 < gap < 0.08
+    assert 0.02 < np.sqrt(((ours - exact) ** 2).mean()) < 0.08
     assert np.abs(ours - exact)[:, :100].mean() < np.abs(ours - exact)[:, -100:].mean()
 
 
-def test_each_trajectory_is_integrated_alone(task):
+def test_each_trajectory_is_integrated_alone():
     """The steps, and so the values, of one trajectory don't depend on the others."""
     start = np.random.RandomState(1234).uniform(-1, 1, 3)
-    together = trajectories(start, 1001, 400.0)
-    alone = trajectories(start[2:], 1001, 400.0)
+    together, alone = (trajectories(starts, 1001, 400.0) for starts in (start, start[2:]))
     assert np.array_equal(together[2], alone[0])
 
 
-def test_the_fingerprint_matches_and_notices_another_solver(task, monkeypatch):
+def test_the_fingerprint_matches_and_notices_another_solver(task, store, monkeypatch):
     assert task.facts()["fingerprint"] == "matches"
     exact = trajectories(np.random.RandomState(1234).uniform(-1, 1, 4), 1001, 400.0, rtol=1e-9, atol=1e-11)
     monkeypatch.setitem(task._paths, "train", torch.from_numpy(exact).float().unsqueeze(-1))
     assert task.facts()["fingerprint"].startswith("differs by ")
-
-
-def test_the_metrics_need_eleven_points():
-    with pytest.raises(InputError, match="n_points must be at least 12"):
-        FitzHughNagumo(n_train=4, n_valid=4, n_test=4, **FULL | {"n_points": 11})
-
-
-def test_no_fingerprint_for_other_arguments(store):
-    task = FitzHughNagumo(
-        n_train=4, n_valid=1, n_test=1, **FULL | {"data_seed": 1, "n_points": 26, "t_end": 10}
-    )
-    task.load(store, 0)
-    assert task.facts()["fingerprint"] == "none for these arguments"
+    changes = {"data_seed": 1, "n_points": 26, "t_end": 10}
+    other = with_data(FitzHughNagumo(n_train=4, n_valid=1, n_test=1, **FULL | changes), store)
+    assert other.facts()["fingerprint"] == "none for these arguments"
 
 
 def test_the_four_scores_by_an_independent_computation(task):
@@ -119,30 +95,16 @@ def test_the_official_score_looks_at_the_last_sequences_alone(task):
     metrics = score_reference(task, lambda batch: batch.target + (batch.index < 12).float()[:, None, None])
     assert metrics["rmse_last128"] == 0
     assert metrics["rmse"] == pytest.approx(math.sqrt(12 / 140), rel=1e-5)
-    assert task.scoring == {
-        "rmse": "clean",
-        "rmse_last128": "official",
-        "rmse_from11": "clean",
-        "rmse_step1": "clean",
-    }
-
-
-def test_in_parts_of_128_or_less_both_scores_agree(task):
-    metrics = score_reference(task, lambda batch: batch.input, part="valid")
+    assert task.scoring == {**dict.fromkeys(task.better, "clean"), "rmse_last128": "official"}
+    metrics = score_reference(task, lambda batch: batch.input, part="valid")  # of 8 sequences
     assert metrics["rmse"] == pytest.approx(metrics["rmse_last128"], rel=1e-12)
 
 
 def test_trivial_references_are_near_the_measured_ones(task):
     """Measured on other trajectories: std 1.48, persistence 7.9e-2, linear 2.8e-2, 1.3e-2, 0.96e-2."""
     rmse = {name: metrics["rmse_from11"] for name, metrics in task.references().items()}
-    want = {
-        "constant": 1.48,
-        "persistence": 7.9e-2,
-        "linear_2": 2.8e-2,
-        "linear_4": 1.3e-2,
-        "linear_8": 0.96e-2,
-    }
-    assert rmse == pytest.approx(want, rel=0.1)
+    linear = {"linear_2": 2.8e-2, "linear_4": 1.3e-2, "linear_8": 0.96e-2}
+    assert rmse == pytest.approx({"constant": 1.48, "persistence": 7.9e-2, **linear}, rel=0.1)
 
 
 def test_an_autoregression_finds_a_linear_recurrence():
@@ -156,12 +118,9 @@ def test_an_autoregression_finds_a_linear_recurrence():
 
 
 def test_training_order_is_a_permutation_drawn_from_the_generator(task):
-    orders = [
-        torch.cat([b.index for b in task.batches("train", 10, torch.Generator().manual_seed(seed))])
-        for seed in (0, 0, 1)
-    ]
-    assert torch.equal(orders[0], orders[1]) and not torch.equal(orders[0], orders[2])
-    assert torch.equal(orders[0], torch.randperm(32, generator=torch.Generator().manual_seed(0)))
+    first, again = (torch.Generator().manual_seed(0) for _ in range(2))
+    order = torch.cat([b.index for b in task.batches("train", 10, first)])
+    assert torch.equal(order, torch.randperm(32, generator=again))
 
 
 def test_the_right_hand_side_is_the_published_one():

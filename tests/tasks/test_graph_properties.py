@@ -1,84 +1,52 @@
 """Distances in random graphs: targets against a breadth-first search, the families, what is trivial."""
 
-from collections import deque
 from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 import torch
+from loaded_tasks import whole, with_data
 
-from physml.base.errors import InputError
 from physml.data.store import Store
 from physml.task.trivial import score_reference
-from tasks.graph_properties import (
-    FAMILIES,
-    FINGERPRINTS,
-    TARGETS,
-    GraphProperties,
-    connected,
-    moved,
-)
+from tasks.graph_properties import FAMILIES, FINGERPRINTS, TARGETS, GraphProperties, connected, moved
 
-USUAL = {"target": "distance", "n_train": 9, "n_valid": 4, "n_test": 3, "nodes": [25, 35], "data_seed": 1234}
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(None, tmp_path_factory.mktemp("cache"))
+USUAL: dict[str, Any] = {
+    **{"target": "distance", "n_train": 9, "n_valid": 4, "n_test": 3, "nodes": [25, 35]},
+    **{"data_seed": 1234, "protocol": "clean"},
+}
 
 
 def task_of(store: Store, **changes: Any) -> GraphProperties:
-    task = GraphProperties(**(USUAL | {"protocol": "clean"} | changes))
-    task.load(store, 0)
-    return task
-
-
-def searched(neighbours: list[list[int]], start: int) -> list[int]:
-    """Steps from a node to each other one, breadth first; -1 where no path leads."""
-    steps = [-1] * len(neighbours)
-    steps[start] = 0
-    queue = deque([start])
-    while queue:
-        v = queue.popleft()
-        for u in neighbours[v]:
-            if steps[u] < 0:
-                steps[u] = steps[v] + 1
-                queue.append(u)
-    return steps
+    return with_data(GraphProperties(**USUAL | changes), store)
 
 
 def test_targets_are_those_of_a_breadth_first_search(store: Store) -> None:
     tasks = {target: task_of(store, target=target) for target in TARGETS}
     for part, n in tasks["distance"].sizes.items():
-        batch = {target: next(task.batches(part, n)) for target, task in tasks.items()}
-        graph = batch["distance"].batch
-        assert graph is not None and int(graph.max()) == n - 1
-        start = 0
+        batch: Any = {target: whole(task, part) for target, task in tasks.items()}
+        x, of, edges = batch["distance"].input, batch["distance"].batch, batch["distance"].edge_index
+        assert int(of.max()) == n - 1
         for g in range(n):
-            size = int((graph == g).sum())
-            assert 25 <= size <= 35
-            own = (batch["distance"].edge_index - start)[:, graph[batch["distance"].edge_index[0]] == g]
-            neighbours: list[list[int]] = [[] for _ in range(size)]
-            for u, v in own.T.tolist():
-                neighbours[u].append(v)
-            assert all(v not in near and len({*near}) == len(near) for v, near in enumerate(neighbours))
-            assert all(v in neighbours[u] for v, near in enumerate(neighbours) for u in near)
-            far = [searched(neighbours, v) for v in range(size)]
-            here = slice(start, start + size)
-            x = batch["distance"].input[here]
-            assert x[:, 1].sum() == 1 and x[:, 0].min() >= 0 and x[:, 0].max() < 1
-            assert batch["distance"].target[here].tolist() == far[int(x[:, 1].argmax())]
-            assert batch["eccentricity"].target[here].tolist() == [max(of) for of in far]
-            assert batch["diameter"].target[g] == max(max(of) for of in far)
-            start += size
+            here = (of == g).nonzero()[:, 0].tolist()
+            rows = edges[:, of[edges[0]] == g].T.tolist()
+            graph = nx.Graph(rows)
+            assert 25 <= len(here) <= 35 and sorted(graph) == here and not nx.number_of_selfloops(graph)
+            assert sorted(map(tuple, rows)) == sorted(nx.DiGraph(graph).edges), "both ways, once"
+            assert x[here, 1].sum() == 1 and x[here, 0].min() >= 0 and x[here, 0].max() < 1
+            far = nx.single_source_shortest_path_length(graph, here[int(x[here, 1].argmax())])
+            assert batch["distance"].target[here].tolist() == [far[v] for v in here]
+            eccentricity = nx.eccentricity(graph)
+            assert batch["eccentricity"].target[here].tolist() == [eccentricity[v] for v in here]
+            assert batch["diameter"].target[g] == max(eccentricity.values())
 
 
 def test_graphs_are_the_same_again_and_do_not_depend_on_how_many_there_are(store: Store) -> None:
     task, more = task_of(store), task_of(store, n_train=12)
     assert task.facts()["fingerprint"] == more.facts()["fingerprint"] == "matches"
     assert torch.equal(next(task.batches("train", 9)).input, next(more.batches("train", 9)).input)
-    other = task_of(store, data_seed=7)
-    assert other.facts()["fingerprint"] == "none for these arguments"
+    assert task_of(store, data_seed=7).facts()["fingerprint"] == "none for these arguments"
     changed = {name: array.copy() for name, array in task.make().items()}
     changed["distance"][0] += 1
     assert task.fingerprint(changed).startswith("differs")
@@ -91,13 +59,11 @@ def test_a_seed_of_the_tables_has_a_fingerprint() -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("n", [4, 5, 12, 35])
 def test_families(family: str, n: int) -> None:
-    rng = np.random.RandomState(n)
-    A = FAMILIES[family][1](n, rng)
+    A = FAMILIES[family][1](n, np.random.RandomState(n))
     assert A.shape == (n, n) and (A == A.T).all() and not A.diagonal().any()
     n_edges, degree = A.sum() // 2, sorted(A.sum(0))
-    far = searched([np.flatnonzero(row).tolist() for row in A], 0)
-    if family != "erdos_renyi":
-        assert min(far) == 0 and len(far) == n
+    graph = nx.from_numpy_array(A)
+    assert nx.is_connected(graph) or family == "erdos_renyi"
     if family in ("tree", "line", "star", "caterpillar", "lobster"):
         assert n_edges == n - 1
     if family == "line":
@@ -110,7 +76,7 @@ def test_families(family: str, n: int) -> None:
         m = A[-1].sum()  # what the last node joins
         assert n_edges == m * (n - m)
     if family == "grid" and n == 12:
-        assert n_edges == 3 * 3 + 2 * 4 and max(far) == 2 + 3
+        assert n_edges == 3 * 3 + 2 * 4 and nx.diameter(graph) == 2 + 3
     if family == "caveman" and n == 12:
         assert n_edges == 3 * 6 + 2
 
@@ -179,9 +145,3 @@ def test_references(store: Store) -> None:
     constant = (y["test"] - y["train"].mean()).square().mean().item()
     assert references["mean of train"]["mse"] == pytest.approx(constant, rel=1e-5)
     assert references["linear (counts)"]["mse"] < constant
-
-
-@pytest.mark.parametrize("nodes", [[3, 8], [9, 8]])
-def test_numbers_of_nodes_that_no_graph_has(nodes: list[int]) -> None:
-    with pytest.raises(InputError, match="nodes"):
-        GraphProperties(**(USUAL | {"protocol": "clean", "nodes": nodes}))

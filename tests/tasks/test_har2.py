@@ -5,32 +5,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from loaded_tasks import whole, with_data
 
-from physml.base.errors import InputError
 from physml.data.readers.har import FIXTURE_SIZES, TOP, UCI_HAR
 from physml.data.store import Store
 from tasks.har2 import HAR2
 
 NEEDED, VERIFY = TOP, "content"
 PAPER: dict[str, Any] = {
-    "held_out": "subjects",
-    "tested": "subjects",
-    "scaling": "channel",
-    "merge": "text",
-    "data_seed": 42,
-    "protocol": "paper",
+    **{"held_out": "subjects", "tested": "subjects", "scaling": "channel", "merge": "text"},
+    **{"data_seed": 42, "protocol": "paper"},
 }
 
 
 def loaded(store: Store, split: int = 0, **change: Any) -> HAR2:
-    task = HAR2(**{**PAPER, **change})
-    task.load(store, split)
-    return task
-
-
-def whole(task: HAR2, part: str):
-    (batch,) = task.batches(part, 10_000)  # type: ignore[arg-type]
-    return batch
+    return with_data(HAR2(**{**PAPER, **change}), store, split)
 
 
 def test_classes_are_merged_as_the_text_says(store: Store) -> None:
@@ -69,31 +58,20 @@ def test_inputs_are_standardised_by_the_training_windows(store: Store, scaling: 
 
 def test_random_windows_mix_the_subjects(store: Store) -> None:
     arrays = store.read(UCI_HAR)
-    task = loaded(store, held_out="windows", tested="windows", scaling="none")
+    random = {"held_out": "windows", "tested": "windows", "scaling": "none"}
+    task, again, other = loaded(store, **random), loaded(store, **random), loaded(store, 1, **random)
     assert task.sizes == {"train": 22, "valid": 2, "test": 12}
     everything = torch.cat([whole(task, part).input for part in ("train", "valid", "test")])
     assert len(torch.unique(everything.flatten(1), dim=0)) == 36
     of_test = torch.from_numpy(arrays["x_test"])
     assert not torch.equal(whole(task, "test").input, of_test)
-    again = loaded(store, held_out="windows", tested="windows", scaling="none")
     assert torch.equal(whole(task, "test").input, whole(again, "test").input)
-    other = loaded(store, 1, held_out="windows", tested="windows", scaling="none")
     assert not torch.equal(whole(task, "test").input, whole(other, "test").input)
-    kept = loaded(store, held_out="windows", scaling="none")
-    assert torch.equal(whole(kept, "test").input, of_test)
-
-
-def test_clean_refuses_what_leaks(store: Store) -> None:
-    assert loaded(store, protocol="clean").sizes["valid"] == 12
-    with pytest.raises(InputError, match="windows overlap"):
-        HAR2(**{**PAPER, "protocol": "clean", "held_out": "windows"})
-    with pytest.raises(InputError, match="use held_out=windows"):
-        HAR2(**{**PAPER, "tested": "windows"})
+    assert torch.equal(whole(loaded(store, held_out="windows", scaling="none"), "test").input, of_test)
 
 
 def test_trivial_references(store: Store) -> None:
-    task = loaded(store)
-    references = task.references()
+    references = loaded(store).references()
     assert references["majority class"]["accuracy"] == 0.5
     assert references["majority class"]["cross_entropy"] == pytest.approx(np.log(2))
     # The level of a fixture's window is 0.2 times its activity, and 0 (2, 4, 6) and 1 (1, 3, 5) alternate.

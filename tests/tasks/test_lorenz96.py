@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from loaded_tasks import with_data
 from scipy.integrate import solve_ivp
 
-from physml.base.errors import InputError
 from physml.base.paths import CONF
 from physml.config.load import read_yaml
-from physml.data.store import Store
 from physml.task.trivial import score_reference
 from tasks.lorenz96 import Lorenz96, slope, trajectories
 
@@ -16,16 +15,9 @@ OURS = ("_target_", "smoke", "forcing", "n_train", "n_valid", "n_test")
 PAPER = {k: v for k, v in read_yaml(CONF / "task" / "lorenz96.yaml").items() if k not in OURS}
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory) -> Store:
-    return Store(None, tmp_path_factory.mktemp("cache"))
-
-
 @pytest.fixture(scope="module", params=[0.9, 8.0])
 def task(request, store) -> Lorenz96:
-    task = Lorenz96(forcing=request.param, n_train=64, n_valid=16, n_test=64, **PAPER)
-    task.load(store, 0)
-    return task
+    return with_data(Lorenz96(forcing=request.param, n_train=64, n_valid=16, n_test=64, **PAPER), store)
 
 
 def states(n: int = 7) -> np.ndarray:
@@ -49,8 +41,7 @@ def test_the_right_hand_side_is_the_published_one():
 def test_the_quadratic_part_conserves_energy():
     """d/dt |x|^2 / 2 = -|x|^2 + F sum(x): the advection neither makes nor takes energy."""
     x = states(100)
-    gain = (x * slope(x, 8.0)).sum(1)
-    assert gain == pytest.approx(-(x**2).sum(1) + 8.0 * x.sum(1), rel=1e-10)
+    assert (x * slope(x, 8.0)).sum(1) == pytest.approx(-(x**2).sum(1) + 8.0 * x.sum(1), rel=1e-10)
 
 
 def test_phase_space_shrinks_by_five_per_unit_of_time():
@@ -72,25 +63,16 @@ def test_the_solver_has_order_four():
 def test_another_solver_agrees_before_chaos_sets_in():
     start = 8 + np.random.default_rng(1).uniform(-0.5, 0.5, (1, 5))
     ours = trajectories(start, 8.0, 101, 0.01, 4)[0]
-    theirs = solve_ivp(
-        lambda _, x: slope(x[None], 8.0)[0],
-        (0, 1),
-        start[0],
-        "DOP853",
-        np.linspace(0, 1, 101),
-        rtol=1e-12,
-        atol=1e-12,
-    ).y.T
-    assert np.abs(ours - theirs).max() < 1e-4
+    t, tight = np.linspace(0, 1, 101), {"rtol": 1e-12, "atol": 1e-12}
+    theirs = solve_ivp(lambda _, x: slope(x[None], 8.0)[0], (0, 1), start[0], "DOP853", t, **tight)
+    assert np.abs(ours - theirs.y.T).max() < 1e-4
 
 
 def test_at_forcing_8_the_step_of_the_solver_is_part_of_the_data_and_at_09_not():
     for forcing, low, high in ((0.9, 0.0, 1e-7), (8.0, 1.0, 100.0)):
         start = forcing + np.random.default_rng(2).uniform(-0.5, 0.5, (16, 5))
-        gap = np.abs(
-            trajectories(start, forcing, 1500, 0.01, 1) - trajectories(start, forcing, 1500, 0.01, 2)
-        )
-        assert low <= gap[:, -1].max() <= high
+        once, twice = (trajectories(start, forcing, 1500, 0.01, steps)[:, -1] for steps in (1, 2))
+        assert low <= np.abs(once - twice).max() <= high
 
 
 def test_starts_and_parts(task):
@@ -126,21 +108,12 @@ def test_trivial_references_are_near_the_measured_ones(task):
     assert errors == pytest.approx(want, rel=0.2 if task.forcing < 1 else 0.02)
 
 
-def test_the_fingerprint_matches_and_notices_another_step(task, monkeypatch):
+def test_the_fingerprint_matches_and_notices_another_step(task, store, monkeypatch):
     assert task.facts()["fingerprint"] == "matches"
     if task.forcing == 8.0:
         x0 = task._paths["train"][:4, 0].double().numpy()
-        other = torch.from_numpy(trajectories(x0, 8.0, 501, 0.01, 4)).float()
-        monkeypatch.setitem(task._paths, "train", torch.cat([other, other[:, -1:].expand(-1, 1499, -1)], 1))
+        path = torch.from_numpy(trajectories(x0, 8.0, 501, 0.01, 4)).float()
+        monkeypatch.setitem(task._paths, "train", torch.cat([path, path[:, -1:].expand(-1, 1499, -1)], 1))
         assert task.facts()["fingerprint"].startswith("differs by ")
-
-
-def test_targets_lie_within_the_points():
-    with pytest.raises(InputError, match="n_points must be above ahead = 25; got 25"):
-        Lorenz96(forcing=8.0, n_train=4, n_valid=4, n_test=4, **PAPER | {"n_points": 25})
-
-
-def test_no_fingerprint_for_other_arguments(store):
-    task = Lorenz96(forcing=7.5, n_train=4, n_valid=1, n_test=1, **PAPER)
-    task.load(store, 0)
-    assert task.facts()["fingerprint"] == "none for these arguments"
+    other = with_data(Lorenz96(forcing=7.5, n_train=4, n_valid=1, n_test=1, **PAPER), store)
+    assert other.facts()["fingerprint"] == "none for these arguments"

@@ -1,14 +1,13 @@
 """The pendulum: its exact solution, what is drawn from it, and the losses."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from loaded_tasks import whole, with_data
 from scipy.integrate import solve_ivp
 
-from physml.base.errors import InputError
 from physml.data.store import Store
 from tasks.pendulum import Pendulum, PendulumWindows, released
 
@@ -23,11 +22,6 @@ WINDOWS: dict[str, Any] = {
 }
 
 
-def loaded(task: Any, tmp_path: Path) -> Any:
-    task.load(Store(None, tmp_path), 0)
-    return task
-
-
 @pytest.mark.parametrize(("theta0", "ratio"), [(0.8, 9.81), (-2.4, 1.0), (3.1, 9.81)])
 def test_the_solution_is_that_of_a_solver(theta0: float, ratio: float) -> None:
     t = np.linspace(0, 12, 50)
@@ -39,10 +33,10 @@ def test_the_solution_is_that_of_a_solver(theta0: float, ratio: float) -> None:
     assert np.abs(released(theta0, t, ratio) - solution).max() < 1e-7
 
 
-def test_targets_are_the_next_points_and_noise_is_on_train_and_valid_alone(tmp_path: Path) -> None:
-    clean, noisy = (loaded(Pendulum(**SMALL | {"noise": x}), tmp_path) for x in (0.0, 0.3))
+def test_targets_are_the_next_points_and_noise_is_on_train_and_valid_alone(store: Store) -> None:
+    clean, noisy = (with_data(Pendulum(**SMALL | {"noise": x}), store) for x in (0.0, 0.3))
     for part in ("train", "valid", "test"):
-        a, b = (next(iter(task.batches(part, 10))) for task in (clean, noisy))
+        a, b = (whole(task, part) for task in (clean, noisy))
         assert a.input.shape == (SMALL[f"n_{part}"], 8, 2)
         assert torch.equal(a.input[:, 1:], a.target[:, :-1])
         assert torch.equal(a.input, b.input) == (part == "test")
@@ -50,23 +44,23 @@ def test_targets_are_the_next_points_and_noise_is_on_train_and_valid_alone(tmp_p
     assert torch.allclose(swing.float(), clean.swings(), atol=1e-6)
 
 
-def test_windows_lie_around_their_observation(tmp_path: Path) -> None:
-    task = loaded(PendulumWindows(**WINDOWS | {"noise": 0.1}), tmp_path)
+def test_windows_lie_around_their_observation(store: Store) -> None:
+    task = with_data(PendulumWindows(**WINDOWS | {"noise": 0.1}), store)
     assert task.sizes == {"train": 25, "valid": 10, "test": 10}
-    batch = next(iter(task.batches("train", 100)))
+    batch = whole(task)
     behind, now, ahead = (batch.target.unflatten(1, (6, 5))[:, part] for part in (slice(2), 2, slice(3, 6)))
     assert torch.equal(batch.input[:, 0], now)
     assert torch.equal(ahead[:-1, 0], now[1:]) and torch.equal(behind[1:, 1], now[:-1])
     seen, clean = task.test_points()
-    batch = next(iter(task.batches("test", 100)))
+    batch = whole(task, "test")
     assert torch.equal(batch.input[:, 0], seen[2:12])
     assert torch.equal(batch.target[:, 10:15], clean[2:12])
     assert seen.abs().max() <= 1 and not torch.equal(seen, clean)
     assert torch.linalg.matrix_rank(clean - clean.mean(0), atol=1e-4) == 2
 
 
-def test_the_loss_of_a_window_by_hand(tmp_path: Path) -> None:
-    task = loaded(PendulumWindows(**WINDOWS), tmp_path)
+def test_the_loss_of_a_window_by_hand(store: Store) -> None:
+    task = with_data(PendulumWindows(**WINDOWS), store)
     batch = next(iter(task.batches("train", 4)))
     output = torch.randn(4, 30, generator=torch.Generator().manual_seed(0))
     square = (output - batch.target).square().unflatten(1, (6, 5)).mean((0, 2))  # by point
@@ -76,21 +70,6 @@ def test_the_loss_of_a_window_by_hand(tmp_path: Path) -> None:
     metrics = task.finish(task.score(output, batch))
     assert metrics["rmse_now"] == pytest.approx(float(square[2].sqrt()), rel=1e-5)
     assert metrics["rmse_ahead"] == pytest.approx(float(square[3:].mean().sqrt()), rel=1e-5)
-    alone = loaded(PendulumWindows(**WINDOWS | {"back_steps": 0, "nu": 0.0}), tmp_path)
+    alone = with_data(PendulumWindows(**WINDOWS | {"back_steps": 0, "nu": 0.0}), store)
     batch = next(iter(alone.batches("train", 4)))
     assert float(alone.loss(batch.target, batch)) == 0.0
-
-
-@pytest.mark.parametrize(
-    ("task", "wrong", "says"),
-    [
-        (Pendulum, {"amplitude": 3.2}, "amplitude must lie below pi"),
-        (Pendulum, {"n_points": 1}, "n_points must be at least 2"),
-        (PendulumWindows, {"n_valid": 5}, "n_valid must hold a window of 6 points; got 5"),
-        (PendulumWindows, {"n_points": 50}, "what n_points leaves must hold a window of 6 points; got 5"),
-        (PendulumWindows, {"n_features": 1}, "n_features must be at least 2"),
-    ],
-)
-def test_wrong_arguments(task: Any, wrong: dict[str, Any], says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        task(**(SMALL if task is Pendulum else WINDOWS) | wrong)

@@ -2,11 +2,13 @@
 
 import math
 import os
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from loaded_tasks import with_data
 from torch import Generator
 
 from physml.data.readers.ptb import EOS, PTB, vocabulary
@@ -16,31 +18,20 @@ from physml.models.sequence.rnn import SequenceModel
 from physml.training.evaluate import evaluate, outputs
 from tasks.ptb import TEMPERATURES, PTBChar, PTBWord, bigram
 
-ARGUMENTS = {
-    "bptt": 5,
-    "loss": "summed",
-    "epoch_steps": None,
-    "eval_streams": 1,
-    "protocol": "official",
-}
+ARGUMENTS = {"bptt": 5, "loss": "summed", "epoch_steps": None, "eval_streams": 1, "protocol": "official"}
 
 
 def make(store, kind=PTBWord, **changes):
-    task = kind(**ARGUMENTS | changes)
-    task.load(store, 0)
-    return task
+    return with_data(kind(**ARGUMENTS | changes), store)
 
 
 def rng(seed=0):
     return Generator().manual_seed(seed)
 
 
-def net_of(task, seed=0):
-    torch.manual_seed(seed)
+def net_of(task):
+    torch.manual_seed(0)
     return SequenceModel(lambda d: GRU(d, 8), task.d_in, task.d_out, "every", True, embedding=6)
-
-
-# ---------------------------------------------------------------------------- reader
 
 
 def test_the_reader_gives_the_text_back(store, tmp_path):
@@ -50,13 +41,9 @@ def test_the_reader_gives_the_text_back(store, tmp_path):
         words = vocabulary(arrays, unit)
         for part in ("train", "valid", "test"):
             text = (tmp_path / "simple-examples" / "data" / f"{name}.{part}.txt").read_text()
-            want = text.replace("\n", f" {EOS} ").split()
-            assert [words[i] for i in arrays[f"{unit}_{part}"]] == want
+            assert [words[i] for i in arrays[f"{unit}_{part}"]] == text.replace("\n", f" {EOS} ").split()
         counts = np.bincount(arrays[f"{unit}_train"], minlength=len(words))
         assert counts.min() > 0 and (np.diff(counts) <= 0).all()  # the most frequent first
-
-
-# ---------------------------------------------------------------------------- batches
 
 
 @pytest.mark.parametrize("size", [1, 3, 7])
@@ -89,9 +76,9 @@ def test_an_evaluation_predicts_every_token_once(streams, store, monkeypatch):
     monkeypatch.setattr("tasks.ptb.EVAL_STEPS", 50)
     task = make(store, eval_streams=streams)
     batches = list(task.batches("test", 1))
-    target = torch.cat([b.target for b in batches], 1)
-    input = torch.cat([b.input for b in batches], 1)
-    mask = torch.cat([b.mask for b in batches], 1)
+    input, target, mask = (
+        torch.cat([getattr(b, k) for b in batches], 1) for k in ("input", "target", "mask")
+    )
     assert len(batches) > 1 and len(target) == streams and mask.sum() == task.sizes["test"]
     assert torch.equal(target[mask], task._ids["test"])
     assert torch.equal(input[mask][1:], task._ids["test"][:-1])
@@ -107,9 +94,6 @@ def test_the_score_of_an_evaluation_does_not_depend_on_its_windows(store, monkey
     by_hand = net(torch.cat([task._ids["test"][-1:], task._ids["test"][:-1]])[None])[0][0].log_softmax(-1)
     nats = -by_hand[torch.arange(len(by_hand)), task._ids["test"]].mean().item()
     assert whole["perplexity"] == pytest.approx(math.exp(nats), rel=1e-5)
-
-
-# ---------------------------------------------------------------------------- loss and metrics
 
 
 def test_the_loss_is_summed_over_steps_or_a_mean(store):
@@ -144,7 +128,7 @@ def test_the_temperature_that_is_best_on_valid_is_found(true, store):
 
     calibration = task.calibrate(answers)
     assert calibration == {"temperature": min(max(round(true, 2), TEMPERATURES[-1]), TEMPERATURES[0])}
-    batch = next(iter(task.batches("valid", 1)))
+    batch = next(task.batches("valid", 1))
     scores = task.finish(task.score(logits.expand(*batch.target.shape, task.d_out), batch))
     assert (scores["bpc_tempered"] < scores["bpc"]) == (true != 1.0)
 
@@ -167,21 +151,16 @@ def test_the_temperature_is_of_the_first_tokens_and_not_of_references(store, mon
     assert task.references() == before and task.temperature == 0.8
 
 
-# ---------------------------------------------------------------------------- references
-
-
 def test_references_from_counts_by_hand(store):
     task = make(store, PTBChar)
     train, test = task._ids["train"].tolist(), task._ids["test"].tolist()
-    pairs: dict[tuple[int, int], int] = {}
-    for v, w in zip([train[-1], *train], train, strict=False):
-        pairs[v, w] = pairs.get((v, w), 0) + 1
+    pairs = Counter(zip([train[-1], *train[:-1]], train, strict=True))
     total = {v: sum(n for (a, _), n in pairs.items() if a == v) for v in set(train)}
     kinds = {v: sum(1 for a, _ in pairs if a == v) for v in set(train)}
     bits = {"uniform": 0.0, "unigram": 0.0, "bigram": 0.0}
     for v, w in zip([test[-1], *test], test, strict=False):
         p_w = train.count(w) / len(train)
-        direct = max(pairs.get((v, w), 0) - 0.75, 0) / total[v]
+        direct = max(pairs[v, w] - 0.75, 0) / total[v]
         bits["bigram"] -= math.log2(direct + 0.75 * kinds[v] / total[v] * p_w)
         bits["unigram"] -= math.log2(p_w)
         bits["uniform"] += math.log2(task.d_out)
@@ -195,12 +174,8 @@ def test_bigram_probabilities_add_up_to_one(store):
     n = int(ids.max()) + 1
     unigram = torch.bincount(ids, minlength=n).double() / len(ids)
     v, w = torch.cartesian_prod(torch.arange(n), torch.arange(n)).T
-    torch.testing.assert_close(
-        bigram(ids, unigram, v, w).view(n, n).sum(1), torch.ones(n, dtype=torch.float64)
-    )
-
-
-# ---------------------------------------------------------------------------- the real text
+    total = bigram(ids, unigram, v, w).view(n, n).sum(1)
+    torch.testing.assert_close(total, torch.ones_like(total))
 
 
 REAL = Path(os.environ.get("PHYSML_DATA", "")) / "ptb" / "ptb.train.txt"

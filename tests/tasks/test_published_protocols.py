@@ -10,11 +10,7 @@ from physml.config.load import read_yaml
 OFFICIAL = {"n_points": 1001, "t_end": 400.0, "data_seed": 1234, "protocol": "official"}
 DOCUMENTED = {"n_points": 501, "t_end": 100.0, "data_seed": 1234, "protocol": "clean"}
 PAPER = {
-    "n_points": 2000,
-    "spacing": 0.01,
-    "substeps": 1,
-    "ahead": 25,
-    "data_seed": 1234,
+    **{"n_points": 2000, "spacing": 0.01, "substeps": 1, "ahead": 25, "data_seed": 1234},
     "protocol": "paper",
 }
 ARGUMENTS: dict[str, dict[str, Any]] = {

@@ -1,15 +1,12 @@
 """Parity and recall: targets by loops of their own, and what the sets promise."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
+from loaded_tasks import whole, with_data
 
-from physml.base.errors import InputError
 from physml.data.store import Store
 from physml.task.base import Part
-from physml.task.batch import Batch
-from physml.task.sequences import Labelled
 from tasks.parity import Parity
 from tasks.recall import Recall
 
@@ -18,15 +15,9 @@ RECALL: dict[str, Any] = {"n_pairs": 3, "n_keys": 5, "n_values": 4}
 SETS: dict[str, Any] = {"n_train": 50, "n_eval": 40, "data_seed": 7, "protocol": "clean"}
 
 
-def whole(task: Labelled, part: Part, tmp_path: Path) -> Batch:
-    task.load(Store(None, tmp_path), 0)
-    (batch,) = task.batches(part, 1000)
-    return batch
-
-
 @pytest.mark.parametrize("part", ["valid", "test"])
-def test_parity_counts_the_ones_of_the_true_steps(part: Part, tmp_path: Path) -> None:
-    batch = whole(Parity(**PARITY, **SETS), part, tmp_path)
+def test_parity_counts_the_ones_of_the_true_steps(part: Part, store: Store) -> None:
+    batch = whole(with_data(Parity(**PARITY, **SETS), store), part)
     assert batch.lengths is not None
     shortest, longest = PARITY["test_lengths" if part == "test" else "lengths"]
     for x, y, n in zip(batch.input, batch.target, batch.lengths, strict=True):
@@ -37,24 +28,10 @@ def test_parity_counts_the_ones_of_the_true_steps(part: Part, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("part", ["valid", "test"])
-def test_recall_answers_with_the_value_behind_the_key(part: Part, tmp_path: Path) -> None:
-    batch = whole(Recall(**RECALL, **SETS), part, tmp_path)
+def test_recall_answers_with_the_value_behind_the_key(part: Part, store: Store) -> None:
+    batch = whole(with_data(Recall(**RECALL, **SETS), store), part)
     assert batch.input.shape == (40, 7, 9) and (batch.input.sum(2) == 1).all()
     for symbols, y in zip(batch.input.argmax(2).tolist(), batch.target.tolist(), strict=True):
         behind = dict(zip(symbols[:-1:2], symbols[1:-1:2], strict=True))
         assert len(behind) == 3, "keys of a sequence are different"
         assert behind[symbols[-1]] == 5 + y
-
-
-@pytest.mark.parametrize(
-    ("make", "says"),
-    [
-        (lambda: Parity(**PARITY | {"lengths": [5, 3]}, **SETS), r"lengths must be .* got \[5, 3\]"),
-        (lambda: Parity(**PARITY | {"test_lengths": [3]}, **SETS), r"test_lengths must be .* got \[3\]"),
-        (lambda: Recall(**RECALL | {"n_keys": 2}, **SETS), "at least n_pairs = 3.* got 2"),
-        (lambda: Recall(**RECALL | {"n_values": 1}, **SETS), "at least 2.* got 1"),
-    ],
-)
-def test_says_what_is_wrong_with_the_sizes(make: Any, says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        make()

@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from loaded_tasks import whole, with_data
 
 from physml.base.errors import DataError
 from physml.config import build
@@ -18,24 +19,17 @@ from physml.task.trivial import score_reference
 from physml.training.trainer import apply
 from tasks.wikipedia import SETS, Wikipedia
 
-PARTS = ("train", "valid", "test")
 NEEDED = musae.file_name("squirrel", "edges")
 N, N_EDGES = {"chameleon": 2277, "squirrel": 5201}, {"chameleon": 62_792, "squirrel": 396_846}
 
 
 def loaded(store, graph="chameleon", protocol="official", split=0):
-    task = Wikipedia(graph=graph, protocol=protocol)
-    task.load(store, split)
-    return task
-
-
-def batch_of(task, part="test"):
-    return next(task.batches(part, 1))
+    return with_data(Wikipedia(graph=graph, protocol=protocol), store, split)
 
 
 def test_the_official_graph_has_the_links_of_the_clean_one_under_other_numbers(store):
     """Node k of the official graph is the k-th page that the list of links names."""
-    official, clean = (batch_of(loaded(store, protocol=p)) for p in ("official", "clean"))
+    official, clean = (whole(loaded(store, protocol=p)) for p in ("official", "clean"))
     assert torch.equal(official.input, clean.input) and torch.equal(official.target, clean.target)
     assert not torch.equal(official.edge_index, clean.edge_index)
     met = list(dict.fromkeys(store.read(musae.CHAMELEON)["edge_index"].T.reshape(-1).tolist()))
@@ -45,7 +39,7 @@ def test_the_official_graph_has_the_links_of_the_clean_one_under_other_numbers(s
 
 def test_metrics_against_plain_numpy(store):
     task = loaded(store)
-    batch = batch_of(task)
+    batch = whole(task, "test")
     assert batch.target.max() == 1 and batch.target.min() >= 0
     said = torch.linspace(0, 1, 60)[:, None]
     y, nodes = batch.target.numpy().astype(float), batch.index.numpy()
@@ -57,20 +51,15 @@ def test_metrics_against_plain_numpy(store):
     assert task.loss(said, batch).item() == pytest.approx(mse, rel=1e-5)
 
 
-def test_the_mean_of_a_part_has_a_variance_score_of_one(store):
+def test_the_constant_is_fitted_on_train_and_the_mean_of_a_part_has_a_variance_score_of_one(store):
     task = loaded(store)
-    batch = batch_of(task)
-    mean = batch.target[batch.index].double().mean()
-    assert score_reference(task, lambda b: mean.expand(60, 1))["nmse_variance"] == pytest.approx(1, rel=1e-9)
-
-
-def test_the_constant_is_fitted_on_train(store):
-    task = loaded(store)
-    train, test = batch_of(task, "train"), batch_of(task)
-    mean = train.target[train.index].double().mean()
-    expected = (test.target[test.index].double() - mean).square().mean().item()
+    train, test = whole(task, "train"), whole(task, "test")
+    y, mean = test.target[test.index].double(), train.target[train.index].double().mean()
+    expected = (y - mean).square().mean().item()
     assert task.references()["constant"]["mse"] == pytest.approx(expected, rel=1e-9)
     assert set(task.references()) == {"constant", "linear (features)"}
+    own = score_reference(task, lambda b: y.mean().expand(60, 1))
+    assert own["nmse_variance"] == pytest.approx(1, rel=1e-9)
 
 
 def changed(monkeypatch, dataset, **arrays):
@@ -99,13 +88,14 @@ def test_a_part_of_equal_values_is_refused(store, monkeypatch):
 
 
 @pytest.mark.parametrize("graph", SETS)
-def test_sizes_are_as_published(real, graph):
-    task = loaded(real, graph)
-    batch = batch_of(task)
+@pytest.mark.parametrize("protocol", ["official", "clean"])
+def test_sizes_are_as_published(real, graph, protocol):
+    task = loaded(real, graph, protocol)
+    batch = whole(task)
     assert batch.input.shape == (N[graph], {"chameleon": 3132, "squirrel": 3148}[graph])
     assert batch.edge_index.shape[1] == N_EDGES[graph]
     sizes = {"chameleon": (1092, 729, 456), "squirrel": (2496, 1664, 1041)}[graph]
-    assert tuple(task.sizes[part] for part in PARTS) == sizes
+    assert tuple(task.sizes[part] for part in ("train", "valid", "test")) == sizes
 
 
 @pytest.mark.parametrize(("graph", "kept"), [("chameleon", 0), ("squirrel", 2)])
@@ -131,7 +121,7 @@ def test_the_splits_are_of_the_same_pages(real, graph):
 def test_a_constant_scores_what_is_printed_for_gat(real, graph, level, mean, sd, dead):
     """Mean and population sd over the 10 splits: the row GAT of Table 1, to the last digit. dead: zeros."""
     task = loaded(real, graph)
-    batch = batch_of(task)
+    batch = whole(task, "test")
     y = batch.target.double()
     assert (y.var(unbiased=False) / y.mean()).item() == pytest.approx(level, abs=5e-4)
     splits = real.read(SETS[graph][1])
@@ -150,14 +140,13 @@ def test_a_constant_scores_what_is_printed_for_gat(real, graph, level, mean, sd,
 def test_many_pages_that_test_have_a_twin_in_train(real, graph, share):
     """A twin: the same links and the same traffic, on split 0."""
     task = loaded(real, graph, "clean")
-    train, test = batch_of(task, "train"), batch_of(task, "test")
+    train, test = whole(task, "train"), whole(task, "test")
     linked = [[] for _ in range(N[graph])]
     for a, b in test.edge_index.T.tolist():
         linked[a].append(b)
     kinds = [(tuple(sorted(linked[i])), y) for i, y in enumerate(test.target.tolist())]
     seen = {kinds[i] for i in train.index.tolist()}
-    twins = [kinds[i] in seen for i in test.index.tolist()]
-    assert np.mean(twins) == pytest.approx(share, abs=5e-4)
+    assert np.mean([kinds[i] in seen for i in test.index.tolist()]) == pytest.approx(share, abs=5e-4)
 
 
 @pytest.mark.slow
@@ -165,17 +154,14 @@ def test_many_pages_that_test_have_a_twin_in_train(real, graph, share):
 def test_training_shuts_the_gates_of_g2_on_traffic(real, name):
     """With the settings of Table g2-1 all rates end near 0: no message passes, what is left is an MLP."""
     config, parts = checked(compose([f"experiment=g2/chameleon_regression-{name}", "tracker=none"]).config)
-    task = parts.task.make()
-    task.load(real, 0)
+    task = with_data(parts.task.make(), real)
     torch.manual_seed(0)
-    net, batch = build.build_net(parts, task), batch_of(task, "train")
+    net, batch = build.build_net(parts, task), whole(task, "train")
 
     def largest():
         with torch.no_grad():
-            rates = [
-                rate.max().item() for _, rate in net.stack.steps(net.encode(batch.input), batch.edge_index)
-            ]
-        return max(rates)
+            steps = net.stack.steps(net.encode(batch.input), batch.edge_index)
+            return max(rate.max().item() for _, rate in steps)
 
     optimizer, before = build.build_optimizer(parts, net), largest()
     for _ in range(config["trainer"]["epochs"]):

@@ -36,12 +36,9 @@ def repack(arrays: dict[str, np.ndarray], path: Path, **change: np.ndarray) -> N
     numerics = np.full((53, arrays["numerics"].shape[1], 5), -1, np.float32)
     numerics[np.array(SUBJECTS) - 1] = np.insert(np.insert(arrays["numerics"], 2, 0, -1), 4, 0, -1)
     content = {
-        "signals": arrays["signals"],
-        "subject": arrays["subject"],
-        "signal_names": np.array(["PLETH", "II"]),
-        "fs": np.int64(125),
-        "numerics": numerics,
-        "numerics_subject": np.arange(1, 54),
+        **arrays,
+        **{"signal_names": np.array(["PLETH", "II"]), "fs": np.int64(125)},
+        **{"numerics": numerics, "numerics_subject": np.arange(1, 54)},
         "numerics_names": np.array(["Time [s]", "HR", "PULSE", "RESP", "SpO2"]),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -84,15 +81,10 @@ def test_a_foreign_npz_is_refused(folder: Path, tmp_path: Path) -> None:
         read(tmp_path / "other", BIDMC)
 
 
-@pytest.fixture
-def archive(tmp_path: Path) -> Path:
+def test_windows_of_train_come_before_those_of_test(tmp_path: Path) -> None:
     HEART.fixture(tmp_path / "data")
-    return tmp_path / "data"
-
-
-def test_windows_of_train_come_before_those_of_test(archive: Path) -> None:
-    arrays = read(archive, HEART)
+    arrays = read(tmp_path / "data", HEART)
     assert arrays["x"].shape == (40, 40, 2) and arrays["x"].dtype == np.float32
-    last = (archive / "BIDMC32HR_TEST.ts").read_text().splitlines()[-1].split(":")
+    last = (tmp_path / "data/BIDMC32HR_TEST.ts").read_text().splitlines()[-1].split(":")
     assert float(last[-1]) == arrays["y"][-1]
     assert np.array_equal(arrays["x"][-1, :, 1], np.array(last[1].split(","), np.float32))
