@@ -11,7 +11,7 @@ from physml.config.compose import compose
 from physml.data import splits
 from physml.data.readers.superpixels import SUPERPIXELS
 from physml.data.store import Store
-from physml.models.count import count_parameters
+from physml.run.record import count_parameters
 from physml.task.base import Part
 from physml.task.trivial import score_reference
 from tasks.superpixels import Superpixels

@@ -11,7 +11,7 @@ from physml.config.build import build_net, parts_of
 from physml.config.compose import compose
 from physml.data.readers.zinc import ZINC, ZINC_SUBSTITUTE
 from physml.data.store import Store
-from physml.models.count import count_parameters
+from physml.run.record import count_parameters
 from physml.task.trivial import score_reference
 from tasks.zinc import Zinc
 
