@@ -22,7 +22,7 @@ from physml.config.conf_files import shown
 from physml.queue.requested import RequestedRuns, RunOptions
 from physml.records import record
 from physml.records.costs import core_hours
-from physml.records.export import ADHOC
+from physml.records.record import ADHOC
 from physml.records.schema import Record, scores_of
 from physml.report.outcome import outcome_of
 from physml.report.stats.summary import Published, Summary

@@ -82,7 +82,8 @@ def _sorted(overrides: list[str]) -> tuple[dict[str, str], dict[str, str | None]
             hint = f" Did you mean {meant}?" if meant else ""
             raise ConfigError(f"an override must be KEY=VALUE; got `{text}`.{hint}")
         bare = key.lstrip("+~")
-        refuse_key(key)
+        if bare.startswith("hydra"):
+            refuse_key(key)
         if key[0] == "~" and bare in PARTS and (not equals or is_name(bare, value)):
             left_out[bare] = value if equals else None
         elif bare not in GROUPS:

@@ -13,7 +13,7 @@ from physml.config.class_source import read_class
 from physml.data.catalogue import task_datasets
 from physml.data.datasets import Upstream, upstream
 from physml.records import record
-from physml.records.export import ADHOC
+from physml.records.record import ADHOC
 from physml.records.schema import Record
 from physml.report.stats.summary import Spread, Summary, summarise_runs
 from physml.run.named import record_of

@@ -29,8 +29,8 @@ from torch import Tensor
 
 from physml.base.check import one_of
 from physml.base.errors import InputError
-from physml.ops import transforms
-from physml.ops.once import recorded
+from physml.ops import derivatives
+from physml.ops.derivatives import recorded
 from physml.ops.sequence import no_autocast
 
 log = logging.getLogger("physml")
@@ -168,8 +168,8 @@ class Op(Generic[R]):
                 from physml.ops.untraced import untraced
 
                 return untraced(self, *tensors, backend=backend, plain=plain, **constants)
-        if transforms.transformed(*tensors, *constants.values()):
-            plain = plain or transforms.REASON
+        if derivatives.transformed(*tensors, *constants.values()):
+            plain = plain or derivatives.REASON
         with no_autocast(tensors[0]):
             chosen = self._chosen(backend, tensors, plain)
             result = self._function(chosen)(*tensors, **constants)
@@ -184,8 +184,8 @@ class Op(Generic[R]):
             return "they are not there in graphs of torch"
         if (requested := resolved(backend)) not in ("auto", "native"):
             return f"backend {requested} is asked for"
-        if transforms.transformed(*tensors, *constants.values()):
-            return transforms.REASON
+        if derivatives.transformed(*tensors, *constants.values()):
+            return derivatives.REASON
         return self.refusal("native", tensors, plain)
 
     def has(self, backend: str) -> bool:

@@ -19,9 +19,9 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from physml.base.errors import InputError
-from physml.ops import transforms
+from physml.ops import derivatives
 from physml.ops.backend import Op, note
-from physml.ops.once import Gradients, once
+from physml.ops.derivatives import Gradients, once
 from physml.ops.sequence import no_autocast
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -207,7 +207,7 @@ def alone(x: Tensor) -> Tensor:
 def no_tangents() -> None:
     """InputError where a tensor may have a tangent: torch has taken it off before it comes here."""
     if forward_ad._current_level >= 0:
-        raise InputError(f"a recurrence as an operator of torch: {transforms.REASON}.")
+        raise InputError(f"a recurrence as an operator of torch: {derivatives.REASON}.")
 
 
 def _save_inputs(ctx: Any, inputs: Arguments, output: Any) -> None:

@@ -20,7 +20,7 @@ def probe(config: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     from physml.ops import backend
-    from physml.records import cpus
+    from physml.records.provenance import cpu_facts
     from physml.run.attempt import loaded
     from physml.run.progress import LineReporter
     from physml.run.record import peak_memory_mib, sgemm_gflops
@@ -39,7 +39,7 @@ def probe(config: dict[str, Any]) -> dict[str, Any]:
         "memory_mib": round(peak_memory_mib("cpu"), 1),
         "gpu_mib": torch.cuda.max_memory_reserved(trainer.device) / 2**20 if on_gpu else 0,
         "sgemm_gflops": None if on_gpu else round(sgemm_gflops(), 1),
-        "microarchitecture": None if on_gpu else cpus.facts().get("microarchitecture"),
+        "microarchitecture": None if on_gpu else cpu_facts().get("microarchitecture"),
     }
 
 

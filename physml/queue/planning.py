@@ -12,9 +12,9 @@ from physml.base import files, opened
 from physml.base.errors import ConfigError
 from physml.base.paths import results_roots, work_root
 from physml.queue.processes import ForkServer, start_worker
-from physml.records import costs, cpus, record
+from physml.records import costs, record
 from physml.records.costs import Cost
-from physml.records.provenance import cpu_model
+from physml.records.provenance import cpu_facts, cpu_model
 from physml.run.spec import RunSpec
 from physml.run.state import State, blocked_by, state_of, substitute_for
 
@@ -114,7 +114,7 @@ def _here(cost: Cost) -> Cost:
 @functools.cache
 def _gflops() -> float | None:
     """The rate of a core of this machine, measured once for each kind of processor."""
-    cpu = f"{cpu_model()}, {cpus.facts().get('microarchitecture')}"
+    cpu = f"{cpu_model()}, {cpu_facts().get('microarchitecture')}"
     kept = work_root() / "probes" / "sgemm.json"
     rates: dict[str, Any] = {}
     with contextlib.suppress(OSError, *costs.FAULTS):

@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from physml.base import files
-from physml.base.paths import results_roots
 from physml.base.text import csv_cell
 from physml.records import record
 from physml.records.schema import Record
 
 NAME = "runs.csv"
-ADHOC = "adhoc"  # the folder of runs that belong to no table
 
 # Column -> the keys that lead to its value in a record. Columns such as best/test/rmse follow.
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -33,14 +31,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 
 def run_paths(root: Path) -> Iterator[Path]:
     """The paths of all runs of tables below a results root, in a fixed order."""
-    own = root / "runs" / ADHOC
+    own = root / "runs" / record.ADHOC
     return (path for path in record.runs_below(root / "runs") if own not in path.parents)
-
-
-def adhoc_folders() -> list[str]:
-    """Folders of runs that belong to no table, below results/runs."""
-    folders = (root / "runs" / ADHOC for root in results_roots())
-    return [f"{ADHOC}/{path.name}" for folder in folders if folder.is_dir() for path in folder.iterdir()]
 
 
 def runs_csv(root: Path) -> str:

@@ -26,6 +26,7 @@ from physml.records.schema import SCHEMA, Record
 RUNS = "*-split*-seed*.json"
 PACK = "runs.jsonl"
 LARGEST = 1 << 30  # bytes of a pack
+ADHOC = "adhoc"  # the folder of runs that belong to no table
 SETTING = ".setting.json"
 
 
@@ -215,7 +216,7 @@ def pack_of(folder: Path) -> Pack:
     try:
         now = path.stat()
     except OSError:
-        return _shipped(folder)
+        return _shipped(folder) if shipped.SHIPPED in folder.parents else Pack({}, {})
     return _pack(path, now.st_size, now.st_mtime_ns, now.st_ctime_ns, now.st_ino)
 
 
@@ -267,6 +268,12 @@ def folders_below(folder: Path) -> list[Path]:
     """The folder and all below it that have files or shipped runs, sorted."""
     own = [Path(name) for name, _, inside in files.walk(folder) if inside]
     return sorted([*own, *shipped.folders_below(folder)])
+
+
+def adhoc_folders() -> list[str]:
+    """Folders of runs that belong to no table, below results/runs."""
+    folders = (root / "runs" / ADHOC for root in results_roots())
+    return [f"{ADHOC}/{path.name}" for folder in folders if folder.is_dir() for path in folder.iterdir()]
 
 
 def records(

@@ -80,7 +80,6 @@ class Attempt:
     def _train(self) -> tuple[str, str | None]:
         """Status and reason. Errors: Preempted, and PhysmlError for bad input."""
         from physml.ops import backend
-        from physml.run.scores import final_scores
         from physml.training.trainer import Diverged
 
         try:
@@ -102,7 +101,7 @@ class Attempt:
                         raise Diverged("no evaluation on valid gave a finite number")
                 except Diverged as error:
                     status, reason = "diverged", str(error)
-                scores = final_scores(trainer, status)
+                scores = run_record.final_scores(trainer, status)
                 self.lock.refuse_if_lost()
                 self.scores = scores | {"arrays": self._write_arrays(trainer)}
                 if self.config["runtime"]["save_model"]:

@@ -9,7 +9,7 @@ from physml.config.compose import compose
 from physml.config.conf_files import other_kind
 from physml.config.identity import identity
 from physml.records import record
-from physml.records.export import ADHOC, adhoc_folders
+from physml.records.record import ADHOC, adhoc_folders
 from physml.records.schema import Record
 
 

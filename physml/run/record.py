@@ -1,17 +1,24 @@
-"""The content of a record: its setting, its training, its rows. No torch is imported here."""
+"""The content of a record: its setting, its training, its scores. No torch is imported here."""
 
 import platform
 import resource
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from physml.config.conf_files import without_places
 from physml.config.identity import payload
-from physml.records import cpus
-from physml.records.provenance import code, cpu_model, now, packages
+from physml.records import curves
+from physml.records.provenance import code, cpu_facts, cpu_model, now, packages
 from physml.records.schema import SCHEMA, data_of
 from physml.run.spec import RunSpec
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from physml.training.trainer import Trainer
+
+Scores = dict[str, dict[str, float]]  # part -> metric -> value
 
 
 def of_run(
@@ -50,7 +57,6 @@ def of_run(
 
 def of_training(trainer: Any, task: Any, device: str, config: dict[str, Any]) -> dict[str, Any]:
     """The keys of a record that need data and a network."""
-    from physml.models.count import count_parameters
     from physml.ops import backend
 
     return {
@@ -75,6 +81,76 @@ def of_training(trainer: Any, task: Any, device: str, config: dict[str, Any]) ->
     }
 
 
+def count_parameters(module: "nn.Module", *, embedding: bool = True) -> int:
+    """Free entries of all trainable tensors, shared ones once.
+
+    A layer that stores more entries than it has freedom, such as a skew matrix in full, gives the number
+    of the others as `n_redundant`. `embedding=False` leaves word vectors out, as most published counts do.
+
+    Example:
+        >>> from torch import nn
+        >>> count_parameters(nn.Linear(3, 2))
+        8
+    """
+    from torch import nn
+
+    left_out = {
+        id(m.weight)
+        for m in module.modules()
+        if isinstance(m, nn.Embedding | nn.EmbeddingBag) and not embedding
+    }
+    count = sum(p.numel() for p in module.parameters() if p.requires_grad and id(p) not in left_out)
+    for part in module.modules():
+        if any(p.requires_grad for p in part.parameters()):
+            count -= getattr(part, "n_redundant", 0)
+    return count
+
+
+def final_scores(trainer: "Trainer", status: str) -> dict[str, Any]:
+    """Score test for the last and for the selected weights, and nothing in between.
+
+    Afterwards the network has the selected weights.
+    """
+    finished = status == "finished"
+    last_row = trainer.rows[-1] if trainer.rows else None
+    calibration: dict[str, Any] = {}
+    metrics: dict[str, Scores | None] = {"best": None, "last": None}
+    selected = None
+    if finished and last_row:
+        metrics["last"] = _scored(trainer, last_row, "last", calibration)
+    if trainer.kept:
+        row = trainer.kept["row"]
+        selected = {"rule": trainer.selector.rule(), "step": row["step"], "epoch": row["epoch"]}
+        if finished and last_row and row["step"] == last_row["step"]:
+            metrics["best"] = metrics["last"]
+        else:
+            trainer.net.load_state_dict(trainer.kept["weights"])
+            metrics["best"] = _scored(trainer, row, "best", calibration)
+    return {
+        **({"calibration": calibration} if calibration else {}),
+        "metrics": metrics,
+        "selected": selected,
+        "references": trainer.task.references(),
+    }
+
+
+def _scored(trainer: "Trainer", row: dict[str, Any], which: str, calibration: dict[str, Any]) -> Scores:
+    """Metrics of the present weights, those of `row`. A task may calibrate itself first."""
+    calibrated = trainer.calibrate() if trainer.scores_test else {}
+    if not calibrated:
+        return {"valid": curves.of_part(row, "valid"), "test": _test(trainer, row)}
+    calibration[which] = calibrated
+    return {"valid": trainer.metrics("valid", trainer.epoch), "test": _test(trainer, {})}
+
+
+def _test(trainer: "Trainer", row: dict[str, Any]) -> dict[str, float]:
+    """Test metrics of the present weights: those of the row, if there are any; a search asks for none."""
+    if not trainer.scores_test:
+        return {}
+    plain = curves.of_part(row, "test") or trainer.metrics("test", trainer.epoch)
+    return {**plain, **trainer.perturbed(trainer.epoch)}
+
+
 def summary(record: dict[str, Any]) -> dict[str, Any]:
     """The few numbers that a tracker shows beside a run."""
     best = record["metrics"]["best"] or {}
@@ -92,7 +168,7 @@ def machine(device: str, config: dict[str, Any]) -> dict[str, Any]:
         "cuda": torch.version.cuda if cuda else None,
         "device": torch.cuda.get_device_name(device) if cuda else "cpu",
         "cpu": cpu_model(),
-        "microarchitecture": cpus.facts().get("microarchitecture"),
+        "microarchitecture": cpu_facts().get("microarchitecture"),
         "threads": config["runtime"]["threads"],
         "tf32": config["precision"] == "tf32",
         "deterministic": config["runtime"]["deterministic"],

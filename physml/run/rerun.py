@@ -10,8 +10,7 @@ from physml.config import conf_files, studies
 from physml.config.compose import Composed, compose
 from physml.config.identity import identity, payload
 from physml.records import record
-from physml.records.export import ADHOC
-from physml.records.record import Place
+from physml.records.record import ADHOC, Place
 from physml.records.schema import Record
 from physml.run import state as run_state
 from physml.run.perform import perform

@@ -84,9 +84,9 @@ class Triggered:
 
 
 @contextmanager
-def in_place(average: Triggered | None, net: nn.Module) -> Iterator[None]:
+def in_place(average: Triggered, net: nn.Module) -> Iterator[None]:
     """Inside, the network has the averaged weights, where there are any; after it, its own again."""
-    if average is None or not average.active:
+    if not average.active:
         yield
         return
     own = {name: p.detach().clone() for name, p in net.named_parameters()}

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from typing import Any
 
 import torch
@@ -230,7 +230,7 @@ class Trainer:
         """Evaluate, then count the epoch. A stop during the evaluation leaves the epoch open."""
         loss = float(self.loss_sum) / self.step_in_epoch
         epoch = self.epoch + 1
-        with in_place(self.average, self.net):
+        with in_place(self.average, self.net) if self.average else nullcontext():
             row = None
             if self.step >= self.total_steps or epoch % self.keys["eval_every"] == 0:
                 row = self._evaluation(epoch, loss)

@@ -14,7 +14,7 @@ import torch
 
 from physml.base.errors import RecordError
 from physml.base.paths import display_path, results_root
-from physml.records import cpus
+from physml.records import provenance
 from physml.records.provenance import code, cpu_model, now
 
 SCHEMA = 1
@@ -23,7 +23,7 @@ SCHEMA = 1
 def machine(device: str) -> dict[str, Any]:
     """The hardware that defines the class; no name of a host."""
     facts: dict[str, Any] = {"cpu": cpu_model(), "cores": os.cpu_count(), "system": platform.system()}
-    facts |= cpus.facts()
+    facts |= provenance.cpu_facts()
     if device.startswith("cuda"):
         facts["gpu"] = torch.cuda.get_device_name(device)
     return facts

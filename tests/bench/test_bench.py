@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from physml.base import files
 from physml.base.errors import InputError
 from physml.base.paths import ROOT
-from physml.records import cpus
+from physml.records import provenance
 from scripts.bench import (
     check_backends,
     gemm,
@@ -341,16 +341,19 @@ def cpuinfo(folder: Path, vendor: str, family: int, model: int, stepping: int, f
 def test_generations_of_processors(
     tmp_path: Path, vendor: str, family: int, model: int, stepping: int, name: str
 ) -> None:
-    facts = cpus.facts(cpuinfo(tmp_path, vendor, family, model, stepping, "sse2 avx avx2 avx512f"))
+    facts = provenance.cpu_facts(cpuinfo(tmp_path, vendor, family, model, stepping, "sse2 avx avx2 avx512f"))
     assert (facts["microarchitecture"], facts["vectors"]) == (name, "AVX-512")
     assert (facts["family"], facts["model"], facts["stepping"]) == (family, model, stepping)
 
 
 def test_a_system_that_tells_less_gives_less(tmp_path: Path) -> None:
-    assert cpus.facts(tmp_path / "none") == {}
+    assert provenance.cpu_facts(tmp_path / "none") == {}
     files.write_text(tmp_path / "cpuinfo", "processor\t: 0\nBogoMIPS\t: 50.00\nCPU part\t: 0xd40\n")
-    assert cpus.facts(tmp_path / "cpuinfo") == {}
-    assert cpus.facts(cpuinfo(tmp_path, "AuthenticAMD", 23, 49, 0, "sse2 avx avx2"))["vectors"] == "AVX2"
+    assert provenance.cpu_facts(tmp_path / "cpuinfo") == {}
+    assert (
+        provenance.cpu_facts(cpuinfo(tmp_path, "AuthenticAMD", 23, 49, 0, "sse2 avx avx2"))["vectors"]
+        == "AVX2"
+    )
 
 
 def test_a_run_of_one_workload_updates_its_part_alone(

@@ -7,8 +7,8 @@ from variants import variants
 from physml.base.paths import CONF
 from physml.config.build import build_net, build_task, parts_of
 from physml.config.compose import compose
-from physml.models.count import count_parameters
 from physml.report.table.spec import experiments_of, load_table
+from physml.run.record import count_parameters
 
 PARAMETERS, WITHIN = 5000, 0.05
 # Dimensions and classes of UEA sets, which are else known from their files.

@@ -14,7 +14,6 @@ from typing import Any
 from each import each
 from torch import nn
 
-from physml.models.count import count_parameters
 from physml.models.sequence.antisymmetric import AntisymmetricRNN
 from physml.models.sequence.bilstm import BiLSTM
 from physml.models.sequence.cornn import CoRNN
@@ -38,6 +37,7 @@ from physml.models.sequence.tarnn import TARNN
 from physml.models.sequence.truncated import TruncatedLSTM
 from physml.models.sequence.unicornn import UnICORNN
 from physml.models.sequence.unitary import FullCapacityURNN, UnitaryRNN
+from physml.run.record import count_parameters
 
 Layer = Callable[[int], nn.Module]
 Net = tuple[Layer, int, int, str]  # the layer, inputs, outputs, and which of the parameters count

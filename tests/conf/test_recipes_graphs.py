@@ -12,7 +12,7 @@ from each import each
 from physml.base.paths import ROOT
 from physml.config.build import build_net, parts_of
 from physml.config.compose import compose
-from physml.models.count import count_parameters
+from physml.run.record import count_parameters
 
 Recipes = dict[str, dict[str, Any]]
 

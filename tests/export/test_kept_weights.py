@@ -10,8 +10,8 @@ import pytest
 import physml
 from physml.base.paths import OWN_RESULTS, ROOT
 from physml.export import keeping
-from physml.models.count import count_parameters
 from physml.records import record
+from physml.run.record import count_parameters
 from physml.run.weights.kept import SUFFIX
 
 WEIGHTS = OWN_RESULTS / "weights"

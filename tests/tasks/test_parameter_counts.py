@@ -8,8 +8,8 @@ from physml.base.paths import CONF
 from physml.config.build import build_net
 from physml.config.compose import compose
 from physml.config.schema import checked
-from physml.models.count import count_parameters
 from physml.report.figure import spec as figure_spec
+from physml.run.record import count_parameters
 
 WEBKB, SUPERPIXELS = (1703, 5, "node"), (3, 10, "graph")
 ATOMS, KINDS_OF_ATOMS = (1, 1, "graph"), (28, 1, "graph")

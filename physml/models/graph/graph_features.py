@@ -5,10 +5,10 @@ import copy
 from torch import Tensor
 
 from physml.graph.rows import Rows, sparse_rows
+from physml.ops.derivatives import transformed
 from physml.ops.dropout import dropout
 from physml.ops.linear import linear as ops_linear
 from physml.ops.rows_linear import rows_linear
-from physml.ops.transforms import transformed
 
 Features = Tensor | Rows
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from physml.base.check import Shaped
 from physml.graph.cache import cached
 from physml.graph.edges import Edges, gather, looped, sorted_edges
+from physml.ops.derivatives import transformed
 from physml.ops.spread import spread
-from physml.ops.transforms import transformed
 from physml.ops.weighted_sum import weighted_sum
 
 Aggregate = Literal["sum", "mean"]

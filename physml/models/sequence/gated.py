@@ -11,8 +11,8 @@ from physml.base.check import one_of, positive, within
 from physml.base.errors import InputError
 from physml.ops.backend import resolved
 from physml.ops.cell import Step, recurrence
+from physml.ops.derivatives import transformed
 from physml.ops.sequence import initial_state, no_autocast, sequence
-from physml.ops.transforms import transformed
 
 
 class TorchLayer(nn.RNNBase):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from physml.base.errors import InputError
-from physml.ops import transforms
+from physml.ops import derivatives
 from physml.ops.backend import BACKENDS, FASTEST, LATE, Op, bf16_products, bf16_refused, resolved
 from physml.ops.cell import reference
 from physml.ops.cell.operator import CellOperator
@@ -124,7 +124,7 @@ def _compiled(
 ) -> tuple[Any, str | None]:
     """A traced step with its program, or the reason why only the loop can compute it."""
     wish = resolved(backend)
-    if wish == "reference" or transforms.transformed(*inputs, *state):
+    if wish == "reference" or derivatives.transformed(*inputs, *state):
         return None, None
     n_batch, n_steps, *_ = inputs[0].shape
     if (
@@ -139,8 +139,8 @@ def _compiled(
     compiled, why = None, OP.refusal(language, (*inputs, *state))
     if why is None:
         compiled, why = importlib.import_module(f"{__name__}.{language}").compiled(step, inputs, state)
-    if compiled is not None and transforms.transformed(*compiled.trace.leaves):
-        return None, transforms.REASON
+    if compiled is not None and derivatives.transformed(*compiled.trace.leaves):
+        return None, derivatives.REASON
     if why is not None and wish == "auto" and not bf16_products():
         OP.warn(f"{getattr(step, '__qualname__', 'a step')} can't be compiled: {why}", "reference")
     return compiled, why

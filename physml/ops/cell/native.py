@@ -18,8 +18,9 @@ from physml.ops.cell.program import Backward, Compiled, Forward, Program, Result
 from physml.ops.cell.reference import Step
 from physml.ops.cell.source import C
 from physml.ops.cell.writer import code
-from physml.ops.native import library, pool, products
+from physml.ops.native import library, pool
 from physml.ops.native.call import pointer
+from physml.ops.native.library import of_this_run
 
 ROWS = 32  # of the batch in a group: whole register tiles, and their states stay in the nearest cache
 NEAR = 1 << 21  # bytes of weights up to which a cache gives them fast enough to be read for every group
@@ -78,7 +79,7 @@ class CProgram(Program):
 
     def library(self) -> ctypes.CDLL:
         """In the precision of the run, of which the layout and the stages know nothing."""
-        library = products.load(SOURCE, self.dtype)
+        library = of_this_run(SOURCE, self.dtype)
         library.cell_room.restype = ctypes.c_size_t
         return library
 

@@ -23,8 +23,8 @@ from physml.ops.backend import Op, note
 from physml.ops.cell.outline import Outline, parsed
 from physml.ops.cell.program import Backward, Forward, Program, program
 from physml.ops.cell.replay import replay
+from physml.ops.derivatives import once, recorded
 from physml.ops.native.library import Unavailable
-from physml.ops.once import once, recorded
 from physml.ops.operators import Arguments, alone, define, no_tangents, register_gradients
 from physml.ops.sequence import no_autocast
 

@@ -21,8 +21,8 @@ from physml.ops.cell.reference import Step
 from physml.ops.cell.rows import NotExpressible, Trace
 from physml.ops.cell.words import outline, trace
 from physml.ops.cell.writer import Code
+from physml.ops.derivatives import once, recorded
 from physml.ops.native.library import Unavailable
-from physml.ops.once import once, recorded
 
 Results = tuple[Tensor, Sequence[Tensor]]  # outputs (B, T, n) and last states (B, H)
 

@@ -15,11 +15,11 @@ from physml.base.check import has_shape
 from physml.base.errors import InputError
 from physml.ops.cornn.autograd import Constants, constants
 from physml.ops.cornn.steps import few_steps
+from physml.ops.derivatives import Gradients, once, recorded
 from physml.ops.native import call
+from physml.ops.native.library import of_this_run
 from physml.ops.native.pool import empty
-from physml.ops.native.products import load
 from physml.ops.native.stepping import few, worth_packing
-from physml.ops.once import Gradients, once, recorded
 from physml.ops.operators import Incoming, Run, Shapes
 
 SOURCE = Path(__file__).with_name("cornn.c")
@@ -31,7 +31,7 @@ PARALLEL = 2e7  # multiplications of a pass above which threads are worth being 
 
 def refusal(u: Tensor, *others: Tensor) -> str | None:
     """The reason why native code can't compute this case; None if it can."""
-    return call.refusal(SOURCE, u, *others, load=load)
+    return call.refusal(SOURCE, u, *others, load=of_this_run)
 
 
 def pays(n_batch: int, n_steps: int, n_hidden: int, trained: bool) -> bool:
@@ -95,7 +95,7 @@ def forward(
 ) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, ...], int]:
     """The result; what is saved: forces, and states before each block (blocks, B, 2P); steps in a block."""
     u, *others = tensors
-    library = load(SOURCE, u.dtype)
+    library = of_this_run(SOURCE, u.dtype)
     n_batch, n_steps, d_in = u.shape
     n_hidden = len(others[-1])
     n_threads, n_tile, n_block = _split(u, n_hidden)
@@ -135,7 +135,7 @@ def backward(
 ) -> Gradients:
     """Gradients of u, y, z, W, Wcal, V and b; None where none is wanted. `tensors`: all but y and z."""
     (u, W, Wcal, V, b), (forces, states), (d_outputs, *d_last) = tensors, kept, incoming
-    library = load(SOURCE, u.dtype)
+    library = of_this_run(SOURCE, u.dtype)
     n_batch, n_steps, d_in = u.shape
     n_hidden = len(W)
     n_threads, n_tile, _ = _split(u, n_hidden)
@@ -176,7 +176,7 @@ def _split(u: Tensor, n_hidden: int) -> tuple[int, int, int]:
 def kept_shapes(u: Tensor, y: Tensor, *others: Tensor, **constants: Any) -> Shapes:
     """Shapes of the tensors that `run` saves for backward."""
     (n_batch, n_steps, _), n_hidden = u.shape, y.shape[1]
-    vector = load(SOURCE, u.dtype).cornn_vector()
+    vector = of_this_run(SOURCE, u.dtype).cornn_vector()
     n_padded = -(-n_hidden // vector) * vector
     n_blocks = -(-n_steps // _split(u, n_hidden)[2])
     return (n_steps, n_batch, n_hidden), (n_steps, n_batch, n_padded), (n_blocks, n_batch, 2 * n_padded)

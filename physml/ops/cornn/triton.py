@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from physml.ops.cornn.autograd import Constants, constants
-from physml.ops.once import once, recorded
+from physml.ops.derivatives import once, recorded
 from physml.ops.triton.available import refusal as unavailable
 from physml.ops.triton.inputs import drive, rows
 from physml.ops.triton.launch import on_device, packed, plan

@@ -5,8 +5,8 @@ from torch import Tensor
 from physml.base.errors import InputError
 from physml.graph.edges import Edges
 from physml.ops.backend import Op, resolved
+from physml.ops.derivatives import transformed
 from physml.ops.gradient_sum import autograd, reference
-from physml.ops.transforms import transformed
 
 __all__ = ["gradient_sum"]
 

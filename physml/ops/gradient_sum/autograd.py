@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from physml.graph.edges import Edges
-from physml.ops.once import once
+from physml.ops.derivatives import once
 
 CHUNK = 2**18  # numbers in a block of edge features: small enough to stay in the cache of a core
 FLOOR = 1e-6  # slopes of |d|^p with p < 1 are those at this distance where they would grow beyond it

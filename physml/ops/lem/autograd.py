@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from physml.ops.derivatives import Gradients, once, recorded
 from physml.ops.native import pool
-from physml.ops.once import Gradients, once, recorded
 from physml.ops.operators import Incoming, Run, Shapes
 from physml.ops.sequence import Clip
 

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from physml.base.check import has_shape
+from physml.ops.derivatives import Gradients, once, recorded
 from physml.ops.lem.steps import few_steps
 from physml.ops.native import call, pool
-from physml.ops.native.products import load
+from physml.ops.native.library import of_this_run
 from physml.ops.native.stepping import few, worth_packing
-from physml.ops.once import Gradients, once, recorded
 from physml.ops.operators import Incoming, Run, Shapes
 from physml.ops.sequence import Clip
 
@@ -64,7 +64,7 @@ class Call(ctypes.Structure):
 
 def refusal(u: Tensor, *others: Tensor) -> str | None:
     """The reason why native code can't compute this; None if it can."""
-    return call.refusal(SOURCE, u, *others, load=load)
+    return call.refusal(SOURCE, u, *others, load=of_this_run)
 
 
 def pays(n_batch: int, n_steps: int, n_hidden: int, trained: bool) -> bool:
@@ -109,7 +109,7 @@ def _forward(
     u, *others = tensors
     others = [x.contiguous() for x in others]
     (n_batch, n_steps, _), n_hidden = u.shape, others[0].shape[1]
-    library = load(SOURCE, u.dtype)
+    library = of_this_run(SOURCE, u.dtype)
     vector = library.lem_vector()
     width = -(-n_hidden // vector) * vector
     arguments = _call((u, *others), dt, clip, torch.get_num_threads())
@@ -174,7 +174,7 @@ def _backward(
         for name, shape, needed in zip(TENSORS, shapes, needs, strict=True)
     ]
     arguments.point([f"d_{name}" for name in TENSORS], gradients)
-    arguments.run(load(SOURCE, u.dtype), True, u.dtype)
+    arguments.run(of_this_run(SOURCE, u.dtype), True, u.dtype)
     d_u, *others = gradients
     return None if d_u is None else d_u.transpose(0, 1), *others
 
@@ -182,7 +182,7 @@ def _backward(
 def kept_shapes(u: Tensor, y: Tensor, z: Tensor, W: Tensor, *others: Tensor, **constants: Any) -> Shapes:
     """Shapes of the tensors that `run` saves for backward."""
     (n_batch, n_steps, _), n_hidden = u.shape, int(y.shape[1])  # a symbol while torch traces
-    library = load(SOURCE, u.dtype)
+    library = of_this_run(SOURCE, u.dtype)
     vector = library.lem_vector()
     row = library.lem_kept(n_hidden, bool(W.shape[0] > n_hidden))
     return (n_steps, n_batch, -(-n_hidden // vector) * vector), (n_steps * n_batch, row)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from physml.ops.once import once, recorded
+from physml.ops.derivatives import once, recorded
 from physml.ops.sequence import Clip
 from physml.ops.triton.available import refusal as unavailable
 from physml.ops.triton.inputs import drive, rows

@@ -24,6 +24,7 @@ from physml.base import opened
 from physml.base.errors import InputError
 from physml.base.files import locked
 from physml.base.paths import cache_root, display_path
+from physml.ops import backend
 
 HEADERS = Path(__file__).parent
 COMPILERS = ("cc", "gcc", "clang")
@@ -56,6 +57,14 @@ def load(source: Path, dtype: torch.dtype, bf16: bool = False, **macros: int) ->
         raise Unavailable(f"products of bfloat16 are summed in float32; got {dtype}")
     defined = [f"-D{macro}={value}" for macro, value in macros.items()]
     return _found(source, source.stem, dtype, (*defined, *["-DBF16_PRODUCTS"] * bf16))
+
+
+def of_this_run(source: Path, dtype: torch.dtype) -> ctypes.CDLL:
+    """Same as `load`, its products with weights in the precision of this run: float32, or bfloat16."""
+    loaded = load(source, dtype, backend.bf16_products())
+    if backend.bf16_products():
+        backend.note_bf16_products(bool(loaded.bf16_instructions()))
+    return loaded
 
 
 def load_text(name: str, text: str, dtype: torch.dtype) -> ctypes.CDLL:

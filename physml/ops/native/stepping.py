@@ -13,10 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from physml.ops import transforms
+from physml.ops import derivatives
 from physml.ops.backend import bf16_products, resolved
-from physml.ops.native import products
-from physml.ops.native.library import Unavailable
+from physml.ops.native.library import Unavailable, of_this_run
 
 PLAIN = (Tensor, nn.Parameter)  # other classes, such as FakeTensor, may have no numbers in memory
 NATIVE = ("auto", "native")
@@ -36,7 +35,7 @@ def fit(backend: str, u: Tensor, others: Sequence[Tensor]) -> bool:
     """
     if torch.compiler.is_dynamo_compiling() or resolved(backend) not in NATIVE:
         return False
-    if transforms.transformed(u, *others) or type(u) not in PLAIN or not u.is_cpu or u.stride(-1) != 1:
+    if derivatives.transformed(u, *others) or type(u) not in PLAIN or not u.is_cpu or u.stride(-1) != 1:
         return False
     if len(u) > STEP_ROWS and not few(len(u), others[0].shape[-1]):
         return False
@@ -66,14 +65,14 @@ def function(source: Path, name: str, kinds: Kinds, dtype: torch.dtype) -> Any:
     bf16 = bf16_products()
     function = kept_function(source, name, kinds, dtype, bf16)
     if bf16 and function is not None:
-        products.load(source, dtype)  # which counts them for this run, though the function is known
+        of_this_run(source, dtype)  # which counts them for this run, though the function is known
     return function
 
 
 @cache
 def kept_function(source: Path, name: str, kinds: Kinds, dtype: torch.dtype, bf16: bool) -> Any:
     try:
-        function = getattr(products.load(source, dtype), name)
+        function = getattr(of_this_run(source, dtype), name)
     except Unavailable:
         return None
     function.argtypes = kinds

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from physml.graph.edges import Edges
+from physml.ops.derivatives import once
 from physml.ops.gradient_sum.autograd import blocks, difference, powers, slopes
-from physml.ops.once import once
 
 
 def norm_sum(q: Tensor, edges: Edges, p: float) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from physml.graph.rows import Rows
-from physml.ops.once import once
+from physml.ops.derivatives import once
 
 
 def rows_linear(weight: Tensor, value: Tensor, rows: Rows) -> Tensor:

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from physml.graph.rows import Rows
+from physml.ops.derivatives import once
 from physml.ops.native import call
 from physml.ops.native.library import load
-from physml.ops.once import once
 
 SOURCE = Path(__file__).with_name("rows_linear.c")
 PARALLEL = 4e6  # products above which threads are worth being started

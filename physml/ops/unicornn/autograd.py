@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from physml.ops.once import Gradients, once, recorded
+from physml.ops.derivatives import Gradients, once, recorded
 from physml.ops.operators import Incoming, Run, Shapes
 
 STEPS = 64  # at most in a block: all views of more would stay alive and make Python collect garbage

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from physml.ops.derivatives import Gradients, once, recorded
 from physml.ops.native import call, library, pool
-from physml.ops.once import Gradients, once, recorded
 from physml.ops.operators import Incoming, Run, Shapes
 
 SOURCE = Path(__file__).with_name("unicornn.c")

@@ -16,11 +16,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from physml.ops.backend import bf16_products, bf16_refused, resolved
-from physml.ops.native import library, pool, products
-from physml.ops.once import once
+from physml.ops.derivatives import once, transformed
+from physml.ops.native import library, pool
+from physml.ops.native.library import of_this_run
 from physml.ops.operators import Arguments, alone, define, register_gradients
 from physml.ops.sequence import no_autocast
-from physml.ops.transforms import transformed
 
 SOURCE = Path(__file__).with_name("projection.c")
 BLOCK = 1 << 17  # numbers of the masked input that torch makes at once: 512 KiB in float32
@@ -200,7 +200,7 @@ def _typed(library: CDLL) -> CDLL:
 
 
 def _library(dtype: torch.dtype) -> CDLL:
-    return _typed(products.load(SOURCE, dtype))
+    return _typed(of_this_run(SOURCE, dtype))
 
 
 def _available(dtype: torch.dtype) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from physml.ops.once import once, recorded
+from physml.ops.derivatives import once, recorded
 from physml.ops.triton.available import refusal as unavailable
 from physml.ops.triton.launch import on_device, scan_block
 

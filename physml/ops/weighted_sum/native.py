@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from physml.graph.edges import Edges
+from physml.ops.derivatives import once
 from physml.ops.native import call, pool
 from physml.ops.native.library import load
-from physml.ops.once import once
 
 SOURCE = Path(__file__).with_name("weighted_sum.c")
 PARALLEL = 4e6  # numbers (E, A, C) above which threads are worth being started

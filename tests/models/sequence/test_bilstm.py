@@ -10,10 +10,10 @@ from step_loops import loop, lstm, same
 from torch import Tensor
 
 from physml.base.errors import InputError
-from physml.models.count import count_parameters
 from physml.models.sequence.bilstm import BiLSTM
 from physml.models.sequence.rnn import SequenceModel
 from physml.ops.backend import running
+from physml.run.record import count_parameters
 
 D, H, T = 3, 5, 9
 

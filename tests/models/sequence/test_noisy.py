@@ -9,9 +9,9 @@ from step_loops import follows, loop, same
 from torch import Tensor
 
 from physml.base.errors import InputError
-from physml.models.count import count_parameters
 from physml.models.sequence.noisy import NoisyRNN
 from physml.models.sequence.rnn import SequenceModel
+from physml.run.record import count_parameters
 
 D, H = 3, 5
 BETA_A, BETA_W, GAMMA_A, GAMMA_W = 0.8, 0.6, 0.05, 0.02

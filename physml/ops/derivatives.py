@@ -1,4 +1,4 @@
-"""Support for backward passes written by hand, which have no derivative of their own."""
+"""Backward passes written by hand: what they have no derivative for, and which transforms fail with them."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -6,10 +6,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from physml.base.errors import InputError
 
 Gradients = tuple[Tensor | None, ...]
+REASON = "forward-mode derivatives and transforms such as torch.func need backend reference"
 
 
 def recorded(*tensors: Tensor) -> bool:
@@ -35,3 +37,18 @@ def once(backward: Callable[..., Gradients]) -> Callable[..., Gradients]:
         return backward(ctx, *gradients)
 
     return wrapped
+
+
+def transformed(*values: object) -> bool:
+    """True if a transform of torch.func or torch.export is active, or one of the values has a tangent.
+
+    C reads the primal alone and so would drop a tangent silently; autograd Functions refuse transforms. What
+    torch.export traces has no numbers that C could read.
+    """
+    if torch.compiler.is_exporting():
+        return True
+    if torch._C._are_functorch_transforms_active():
+        return True
+    if forward_ad._current_level < 0:
+        return False
+    return any(isinstance(x, Tensor) and forward_ad.unpack_dual(x).tangent is not None for x in values)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from physml.base import git
 from physml.records import provenance
 
 
@@ -30,11 +29,11 @@ def test_status_writes_nothing_into_the_clone(clone: Path) -> None:
     index = clone / ".git" / "index"
     os.utime(clone / "physml" / "a.py", (1, 1))  # git would write down the new time
     before = index.read_bytes()
-    assert git.asked(clone, "status", "--porcelain") == ""
+    assert provenance.asked(clone, "status", "--porcelain") == ""
     assert index.read_bytes() == before
     (clone / "physml" / "a.py").write_text("2\n")
-    assert git.asked(clone, "status", "--porcelain") == "M physml/a.py"
-    assert git.asked(clone.parent, "rev-parse", "HEAD") is None
+    assert provenance.asked(clone, "status", "--porcelain") == "M physml/a.py"
+    assert provenance.asked(clone.parent, "rev-parse", "HEAD") is None
 
 
 def test_a_slow_git_ends_itself_and_takes_its_lock_along(
@@ -47,13 +46,13 @@ def test_a_slow_git_ends_itself_and_takes_its_lock_along(
     slow.write_text(f"#!/bin/sh\ntrap 'rm {lock}; exit 1' TERM\n: > {lock}\nwhile :; do sleep 0.05; done\n")
     slow.chmod(slow.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{slow.parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(git, "ANSWER_S", 1.0)
+    monkeypatch.setattr(provenance, "ANSWER_S", 1.0)
     begun = time.monotonic()
-    assert git.asked(clone, "status") is None
+    assert provenance.asked(clone, "status") is None
     assert time.monotonic() - begun < 5 and not lock.exists()
     slow.write_text("#!/bin/sh\ntrap '' TERM\nwhile :; do sleep 0.05; done\n")
-    monkeypatch.setattr(git, "END_S", 0.2)
-    assert git.asked(clone, "status") is None
+    monkeypatch.setattr(provenance, "END_S", 0.2)
+    assert provenance.asked(clone, "status") is None
 
 
 def test_unknown_changes_are_recorded_as_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
