@@ -178,11 +178,11 @@ def recorded(
     return dataclasses.replace(table, cells=tuple(cells))
 
 
-def _rest(runs: Runs, wanted: int, hours: Mapping[str, float]) -> Rest:
+def _rest(runs: Runs, n_places: int, hours: Mapping[str, float]) -> Rest:
     """The runs of an experiment that are neither finished nor diverged, and what they cost."""
     ended = len(runs.finished) + sum(record["status"] == "diverged" for record in runs.ended.values())
     costs = [cost.on(REFERENCE_GFLOPS) for record in runs.finished.values() if (cost := of_record(record))]
-    return rest(wanted - ended, _median(cost.hours for cost in costs) or hours.get(runs.identity or ""))
+    return rest(n_places - ended, _median(cost.hours for cost in costs) or hours.get(runs.identity or ""))
 
 
 def _cell(
