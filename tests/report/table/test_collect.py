@@ -30,6 +30,7 @@ from physml.report.table.collect import Table, collect, table_state
 from physml.report.table.fact_text import fact_lines, search_lines, searched_here
 from physml.report.table.spec import TableSpec
 from physml.report.text.document import FORMS, Grid, text_of, write
+from physml.report.view.finding import finding_text
 from physml.report.view.text import claim_lines, document
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -37,22 +38,16 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 
 def record(experiment: str, seed: int, rmse: float | None = 1.0, **changes: Any) -> dict[str, Any]:
     """A finished record as a run leaves it."""
-    last128 = None if rmse is None else rmse * 1.01
     fields = {
-        "test": {"rmse": rmse, "rmse_last128": last128},
-        "selected": {"rule": "min valid/rmse", "step": 10},
-        "n_parameters": 1233,
+        "test": {"rmse": rmse, "rmse_last128": None if rmse is None else rmse * 1.01},
         "cost": {"train_s": 90.0 + seed, "ms_per_step": 50.0, "peak_memory_mib": 411.0 + seed},
-        "precision": "fp32",
-        "backend": "reference",
         "scoring": {"rmse": "clean", "rmse_last128": "official"},
         "references": {"constant": {"rmse": 0.5, "rmse_last128": 0.505}, "persistence": {"rmse": 0.079}},
-        "data": {"version": 1, "fingerprint": "matches"},
-        "code": {"commit": "c" * 40, "dirty": False},
-        "machine": {"device": "cpu"},
-        "provenance": {"kind": "paper"},
+        "data": {"version": 1, "fingerprint": "matches"}, "code": {"commit": "c" * 40, "dirty": False},
+        "selected": {"rule": "min valid/rmse", "step": 10}, "provenance": {"kind": "paper"},
+        "machine": {"device": "cpu"}, "precision": "fp32", "backend": "reference", "n_parameters": 1233,
         "ended": f"2024-05-0{seed + 1}T10:00:00Z",
-    }
+    }  # fmt: skip
     return finished(experiment, seed, **fields | changes)
 
 
@@ -155,13 +150,8 @@ def content() -> dict[str, Any]:
             "ties": [{"rows": ["agrees", "better"], "margin": 0.1, "column": "clean"}],
         },
         "columns": [
-            {
-                "key": "official",
-                "metric": "test/rmse_last128",
-                "protocol": "official",
-                "margin": {"relative": 0.05, "reason": "a test"},
-                **SCALED,
-            },
+            {"key": "official", "metric": "test/rmse_last128", "protocol": "official", **SCALED}
+            | {"margin": {"relative": 0.05, "reason": "a test"}},
             {"key": "clean", "label": "all of test", "metric": "test/rmse", "protocol": "clean", **SCALED},
         ],
         "rows": rows,
@@ -171,6 +161,11 @@ def content() -> dict[str, Any]:
 
 def spec(**changes: Any) -> TableSpec:
     return structure(TableSpec, {"id": "nobody-1", **content(), **changes}, "nobody-1.yaml")
+
+
+def collected(runs: list[dict[str, Any]], of: TableSpec | None = None, **changes: Any) -> Table:
+    """A table of these runs, whose settings are those of today."""
+    return collect(of or spec(**changes), ids(*(run["experiment"] for run in runs)), runs)
 
 
 @cache
@@ -193,9 +188,6 @@ def renderings() -> dict[str, str]:
     forms = {f"table.{suffix}": form(page) for suffix, form in FORMS.items()}
     wide = on_terminal(page, 260, long=True, rules=True)
     return forms | {"table.console.txt": on_terminal(page), "table.wide.txt": wide}
-
-
-# --- states
 
 
 @pytest.mark.parametrize("label", STATES)
@@ -221,8 +213,7 @@ def test_a_network_at_chance_did_not_train(
     rmse: tuple[float, ...], settings: dict[str, Any], cell: dict[str, Any], state: str
 ) -> None:
     row = {"label": "a", "experiment": "t/a", "cells": {"official": {"published": {**PUBLISHED, **cell}}}}
-    records = runs("a", *rmse, provenance=settings)
-    table = collect(spec(rows=[row], claim=None, notes=[]), ids("t/a"), records)
+    table = collected(runs("a", *rmse, provenance=settings), rows=[row], claim=None, notes=[])
     assert str(table.column("official")[0].state) == state
 
 
@@ -235,10 +226,8 @@ def test_which_runs_count() -> None:
     assert cell.summary is not None and cell.summary.n == 3  # without those of the reader
     assert [(y.seed, str(y.state)) for y in cell.yours] == [(41, "outside the mean"), (42, "other settings")]
     assert cell.yours[0].value == pytest.approx(0.4949)
-    assert (
-        str(collect(spec(seeds=[0, 1]), ids("t/agrees"), RUNS["agrees"]).cells[0].state)
-        == "n = 2, no verdict"
-    )
+    two = collected(RUNS["agrees"], seeds=[0, 1])
+    assert str(two.cells[0].state) == "n = 2, no verdict"
 
 
 def test_what_is_left_to_run_costs_what_records_and_measurements_say() -> None:
@@ -256,17 +245,14 @@ def test_what_is_left_to_run_costs_what_records_and_measurements_say() -> None:
 @pytest.mark.parametrize(
     "records",
     [
-        [
-            *RUNS["agrees"],
-            record("t/agrees", 9, 0.5),
-            record("t/agrees", 0, 0.5, split=1),
-        ],  # other seeds and splits
-        [*RUNS["agrees"], record("t/agrees", 0, 0.5)],  # found twice
-        [record("t/agrees", 0, None, status="failed", reason="disk full"), *RUNS["agrees"]],  # finished later
+        [*RUNS["agrees"], record("t/agrees", 9, 0.5), record("t/agrees", 0, 0.5, split=1)],
+        [*RUNS["agrees"], record("t/agrees", 0, 0.5)],
+        [record("t/agrees", 0, None, status="failed", reason="disk full"), *RUNS["agrees"]],
     ],
+    ids=["other seeds and splits", "found twice", "finished later"],
 )
 def test_a_run_counts_once_where_it_is_wanted(records: list[dict[str, Any]]) -> None:
-    cell = collect(spec(), ids("t/agrees"), records).cells[0]
+    cell = collected(records).cells[0]
     assert cell.summary is not None and (cell.done, cell.wanted, cell.summary.n) == (3, 3, 3)
     assert str(cell.state) == "agrees"
 
@@ -284,8 +270,7 @@ def test_a_claim_that_names_an_amount_is_tested_on_it() -> None:
 
     def lines(**amount: float) -> list[str]:
         pair = {"better": "agrees", "than": "worse", "column": "clean", **amount}
-        table_spec = spec(claim={"text": "a claim", "amounts": [pair]})
-        return claim_lines(collect(table_spec, ids("t/agrees", "t/worse"), records))
+        return claim_lines(collected(records, claim={"text": "a claim", "amounts": [pair]}))
 
     sentences = lines(times=6)
     assert sentences[0] == "Claim: a claim. Its ranking and amounts: contradicted."
@@ -304,28 +289,18 @@ def test_repeats_of_a_search_stand_beside_its_row(monkeypatch: pytest.MonkeyPatc
     spread = SearchSpread("rmse", "lower", (0.01, 0.02, 0.03))
     monkeypatch.setattr("physml.report.table.runs.spread_of_search", {"toy-agrees": spread}.get)
     provenance = {"kind": "searched-here", "search": "results/search/toy-agrees.json"}
-    records = runs("agrees", *[0.02] * 3, provenance=provenance) + runs("worse", *[0.03] * 3)
-    table = collect(spec(), ids("t/agrees", "t/worse"), records)
+    table = collected(runs("agrees", *[0.02] * 3, provenance=provenance) + runs("worse", *[0.03] * 3))
     (note,) = search_lines(table)
     assert "agrees ± 1.0000 (best 1.0000, worst 3.0000, n = 3)" in note and "worse ±" not in note
     for long in (False, True):
         assert "agrees ± 1.0000 (best" in on_terminal(document(table), 260, long=long)
 
 
-def test_splits_have_their_own_spread() -> None:
-    table_spec = spec(splits=[0, 1, 2], seeds=[0, 1], spread="splits")
-    records = [record("t/agrees", k, 0.01 * (1 + j), split=j) for j in range(3) for k in range(2)]
-    cell = collect(table_spec, ids("t/agrees"), records).column("clean")[0]
-    assert cell.summary is not None
-    assert (cell.done, cell.wanted, cell.summary.n) == (6, 6, 3)
-    assert cell.summary.sd == pytest.approx(1.0)
-
-
 def test_paired_seeds_and_splits() -> None:
     table_spec = spec(splits=[0, 1, 2], seeds=[6, 5, 7], spread="splits", paired=True)
     assert [run[1:] for run in table_spec.runs[:3]] == [(0, 6), (1, 5), (2, 7)]  # in the order given
     records = [record("t/agrees", k, 0.01 * (1 + j), split=j) for j in range(3) for k in (5, 6, 7)]
-    table = collect(table_spec, ids("t/agrees"), records)
+    table = collected(records, table_spec)
     cell = table.column("clean")[0]
     assert cell.summary is not None and cell.summary.mean == pytest.approx(2.0)
     assert (cell.done, cell.wanted, cell.summary.n) == (3, 3, 3)
@@ -335,39 +310,37 @@ def test_paired_seeds_and_splits() -> None:
         spec(splits=[0, 1, 2], seeds=[0, 1], paired=True)
 
 
-def test_references_are_scaled_and_vary_over_splits_only() -> None:
+def test_splits_have_their_own_spread_and_references_vary_over_them_only() -> None:
     records = [
-        record("t/agrees", k, 0.01, split=j, references={"constant": {"rmse": 0.5 + 0.1 * j}})
-        for j in range(2)
+        record("t/agrees", k, 0.01 * (1 + j), split=j, references={"constant": {"rmse": 0.5 + 0.1 * j}})
+        for j in range(3)
         for k in range(2)
     ]
-    table = collect(spec(splits=[0, 1], seeds=[0, 1], spread="splits"), ids("t/agrees"), records)
+    table = collected(records, splits=[0, 1, 2], seeds=[0, 1], spread="splits")
+    cell = table.column("clean")[0]
+    assert cell.summary is not None and cell.summary.sd == pytest.approx(1.0)
+    assert (cell.done, cell.wanted, cell.summary.n) == (6, 6, 3)
     score = table.references["constant"]["clean"]
-    assert (score.n, score.mean) == (2, pytest.approx(55.0)) and score.sd == pytest.approx(50**0.5)
-    cell = next(c for c in table.column("clean") if c.row == "agrees")
+    assert (score.n, score.mean, score.sd) == (3, pytest.approx(60.0), pytest.approx(10.0))
     assert cell.over is not None and cell.over[0] == "constant"
-    assert cell.over[1].mean == pytest.approx(54.0) and cell.over[1].n == 2
+    assert cell.over[1].mean == pytest.approx(58.0) and cell.over[1].n == 3
 
 
 def test_rows_on_other_data_have_references_of_their_own() -> None:
     """Features that are scaled otherwise give the same trivial prediction another score."""
-    records = [
-        run
-        for name, score in (("agrees", 0.5), ("worse", 0.7), ("better", 0.5))
-        for run in runs(name, 0.01, 0.01, references={"linear": {"rmse": score}})
-    ]
-    table = collect(spec(), ids("t/agrees", "t/worse", "t/better"), records)
-    means = {name: scores["clean"].mean for name, scores in table.references.items()}
+    records = []
+    for name, score in {"agrees": 0.5, "worse": 0.7, "better": 0.5}.items():
+        records += runs(name, 0.01, 0.01, references={"linear": {"rmse": score}})
+    means = {name: scores["clean"].mean for name, scores in collected(records).references.items()}
     assert means == pytest.approx({"linear, data of agrees": 50.0, "linear, data of worse": 70.0})
-    assert list(means) == ["linear, data of agrees", "linear, data of worse"]
+    assert next(iter(means)) == "linear, data of agrees"
 
 
 def test_uncommitted_code_and_choice_by_test_are_told() -> None:
     uncommitted = "3 runs were made on uncommitted code: no commit holds what produced them"
     assert uncommitted in fact_lines(synthetic())
-    by_test = runs("agrees", *THREE, selected={"rule": "min test/rmse"})
-    lines = fact_lines(collect(spec(), ids("t/agrees"), by_test))
-    assert any(line.startswith("Selection on TEST") for line in lines)
+    by_test = collected(runs("agrees", *THREE, selected={"rule": "min test/rmse"}))
+    assert any(line.startswith("Selection on TEST") for line in fact_lines(by_test))
 
 
 def test_the_state_of_a_table_counts_each_run_once() -> None:
@@ -375,9 +348,6 @@ def test_the_state_of_a_table_counts_each_run_once() -> None:
     n_runs = len({row.experiment for row in spec().rows if row.experiment}) * 3
     assert state.startswith(f"{sum(c.done for c in synthetic().column('official'))}/{n_runs} runs; ")
     assert "1 differs: worse" in state and "3 agrees" in state and "2 not comparable: short budget" in state
-
-
-# --- rendering
 
 
 NUMBER = re.compile(r"\d+\.\d{6,}")
@@ -394,13 +364,13 @@ def test_rendering_is_golden(name: str) -> None:
 
 
 def test_no_cell_is_empty() -> None:
-    grids = [block for block in document(synthetic()).long if isinstance(block, Grid)]
+    page = document(synthetic())
+    grids = [block for block in page.long if isinstance(block, Grid)]
     assert len(grids) == 3
     for grid in grids:
         for line in grid.lines:
             assert len(line) == len(grid.heads) and all(text_of(text).strip() for text in line)
-    for row in csv.reader(io.StringIO(FORMS["csv"](document(synthetic())))):
-        assert all(row)
+    assert all(all(row) for row in csv.reader(io.StringIO(FORMS["csv"](page))))
 
 
 def test_writing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -414,9 +384,6 @@ def test_a_console_line_fits_the_terminal() -> None:
     for width in (80, 100, 140, 240):
         for long in (False, True):
             assert max(map(len, on_terminal(page, width, long=long, rules=long).splitlines())) <= width
-
-
-# --- configs
 
 
 def claim(**keys: Any) -> dict[str, Any]:
@@ -477,11 +444,13 @@ def test_a_file_has_numbers_like_1e_2_and_no_key_twice(tmp_path: Path) -> None:
 @each("ident", lambda: tables.table_ids(kind="runs"))
 def test_every_table_of_conf_loads_and_renders(ident: str) -> None:
     table_spec = tables.load_table(CONF / "table" / f"{ident}.yaml")
-    for experiment in tables.experiments_of(table_spec):
-        assert studies.is_name(experiment)
+    assert all(map(studies.is_name, tables.experiments_of(table_spec)))
     table = collect(table_spec, ids(*tables.experiments_of(table_spec)), [])
     assert {str(cell.state) for cell in table.cells if cell.wanted} == {"missing"}
-    assert all(form(document(table)) for form in FORMS.values())
+    page = document(table)
+    assert all(form(page) for form in FORMS.values())
+    assert page.first[0].lines and page.first[1].lines == (finding_text(table),) and page.first[-1].lines
+    assert table_spec.finding is None or table_spec.finding.outcomes
 
 
 def test_aliases_are_unique() -> None:
@@ -490,21 +459,11 @@ def test_aliases_are_unique() -> None:
     assert len(aliases) == len(set(aliases)) and not set(aliases) & set(tables.table_ids())
 
 
-@pytest.mark.parametrize(
-    ("name", "paper", "expected"),
-    [
-        ("lem-4", "lem", "lem-4"),
-        ("4", "lem", "lem-4"),
-        ("6", "cornn", "cornn-6"),
-        ("cornn-6", "lem", "cornn-6"),
-        ("table-cornn-6", "lem", "cornn-6"),
-        ("thesis-5.4", "lem", "lem-4"),
-        ("5.4", "lem", "lem-4"),
-        ("3.6", "cornn", "unicornn-6"),
-    ],
-)
-def test_a_table_is_found_by_its_names(name: str, paper: str, expected: str) -> None:
-    assert tables.find_table(name, paper).stem == expected
+def test_a_table_is_found_by_its_names() -> None:
+    found = {"lem-4": "lem-4", "4": "lem-4", "thesis-5.4": "lem-4", "5.4": "lem-4", "cornn-6": "cornn-6"}
+    found["table-cornn-6"] = "cornn-6"
+    assert {name: tables.find_table(name, "lem").stem for name in found} == found
+    assert [tables.find_table(name, "cornn").stem for name in ("6", "3.6")] == ["cornn-6", "unicornn-6"]
 
 
 def test_an_unknown_table_gets_near_names_and_ids_are_sorted_by_number(tmp_path: Path) -> None:
@@ -538,8 +497,7 @@ def test_an_extra_row_may_have_an_experiment_of_its_own_in_each_column() -> None
     with pytest.raises(ConfigError, match="row Mine: there is no column offical"):
         typed.with_rows(spec(), [typed.parse_row("label=Mine,offical=./a.yaml")])
     common = typed.with_rows(spec(), [typed.parse_row("label=Mine,experiment=./mine.yaml")])
-    records = [record("./mine.yaml", k, 0.01) for k in range(3)]
-    cell = collect(common, ids("./mine.yaml"), records).column("official")[-1]
+    cell = collected([record("./mine.yaml", k, 0.01) for k in range(3)], common).column("official")[-1]
     assert (cell.row, cell.done, cell.extra) == ("Mine", 3, True)
 
 
@@ -554,15 +512,14 @@ def test_data_that_were_not_compared_are_named_below_the_table() -> None:
     how = {"a.zip": "content", "b.ts": "first seen", "c.gz": "bytes"}
     data = {"kind": "content-verified", "files": [{"name": n, "verified": v} for n, v in how.items()]}
     data["notes"] = ["1 of 6 items of test stand in train or valid too"]
-    table = collect(spec(), ids("t/agrees"), runs("agrees", 0.01, 0.01, data=data))
+    table = collected(runs("agrees", 0.01, 0.01, data=data))
     assert table.facts.unproven == {"content": ("a.zip",), "first seen": ("b.ts",)}
     lines = fact_lines(table)
     assert "Data of t/agrees: 1 of 6 items of test stand in train or valid too" in lines
     assert "Data without a published checksum, pinned when first seen: b.ts" in lines
     assert "Data compared by their content, not by a checksum of their bytes: a.zip" in lines
-    unverified = runs("agrees", *THREE, data={"kind": "unverified data"})
-    state = collect(spec(), ids("t/agrees"), unverified).cells[0].state
-    assert str(state) == "not comparable: unverified data"
+    unverified = collected(runs("agrees", *THREE, data={"kind": "unverified data"}))
+    assert str(unverified.cells[0].state) == "not comparable: unverified data"
 
 
 def test_a_claim_of_rows_that_are_tuned_otherwise_gets_no_verdict() -> None:
@@ -576,7 +533,7 @@ def test_a_claim_of_rows_that_are_tuned_otherwise_gets_no_verdict() -> None:
             for k in range(3)
         ]
         claim = {"text": "a claim", "order": [{"better": "agrees", "than": ["worse"], "column": "clean"}]}
-        table = collect(spec(claim=claim | changes), ids(*(f"t/{name}" for name in kinds)), records)
+        table = collected(records, claim=claim | changes)
         (part,) = table.claim
         assert part.gain is not None
         return part.verdict, table.claim_verdict
@@ -596,7 +553,7 @@ def test_a_row_may_have_more_seeds_than_the_table() -> None:
     assert table_spec.seeds_of("t/agrees") == (0, 1, 5) and table_spec.seeds_of("t/worse") == (0, 1)
     assert [run for run in table_spec.runs if run[0] == "t/agrees"] == [("t/agrees", 0, k) for k in (0, 1, 5)]
     records = [record(f"t/{name}", k, 0.01 + k / 1000) for name in ("agrees", "worse") for k in (0, 1, 5)]
-    table = collect(table_spec, ids("t/agrees", "t/worse"), records)
+    table = collected(records, table_spec)
     cells = {cell.row: cell for cell in table.column("clean")}
     assert (cells["agrees"].done, cells["agrees"].wanted) == (3, 3)
     assert (cells["worse"].done, cells["worse"].wanted) == (2, 2)
@@ -618,7 +575,7 @@ def test_memory_is_the_median_over_the_runs_that_have_them() -> None:
         record("t/agrees", k, 0.01 + k / 1000, cost=cost | {"peak_memory_mib": memory})
         for k, memory in enumerate((300.0, 500.0, 700.0))
     ]
-    table = collect(spec(), ids("t/agrees"), records)
+    table = collected(records)
     heads, *lines = table_values.values(table)
     memory = {cells[1:3]: cells[heads.index("peak_memory_mib")] for cells in lines}
     assert (memory["agrees", "clean"], memory["worse", "clean"]) == (500.0, None)
