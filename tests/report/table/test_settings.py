@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import re
 from functools import cache
 from pathlib import Path
@@ -108,22 +109,22 @@ def test_a_number_is_said_so_that_it_reads_back(value: float) -> None:
 
 
 @pytest.mark.parametrize("ident", IDS)
-def test_what_is_read_is_what_runs(ident: str) -> None:
+def test_what_is_read_is_what_runs_and_what_the_official_code_has_runs_as_official(ident: str) -> None:
     """The plain reading of files against the composed config."""
-    for column, cell in cells_of(ident):
+    table, files = load_settings(CONF / "table" / f"{ident}.yaml"), Files()
+    for row, column in itertools.product(table.rows, table.columns):
+        cell = table.cell(row, column)
+        official, setting = f"{cell.experiment}-official", cell.setting or ""
+        if cell.code and cell.printed and studies.is_name(official):
+            ours = value_text(files.setting(official, setting))
+            assert compare(cell.code, ours) == "same", (row.label, column.key)
         if cell.experiment is None or column.reads in ("range", "distribution"):
             continue
         value: Any = compose([f"experiment={cell.experiment}"]).config
-        for part in (cell.setting or "").split("."):
+        for part in setting.split("."):
             value = value[int(part)] if isinstance(value, list) else value[part]
-        read = Files().setting(cell.experiment, cell.setting or "")
+        read = files.setting(cell.experiment, setting)
         assert isinstance(read, dict) if isinstance(value, dict) else read == value
-
-
-def cells_of(ident: str) -> list[tuple[Any, Any]]:
-    """Columns and cells of a table, row by row."""
-    table = load_settings(CONF / "table" / f"{ident}.yaml")
-    return [(column, table.cell(row, column)) for row in table.rows for column in table.columns]
 
 
 @pytest.mark.parametrize(
@@ -262,15 +263,6 @@ def test_no_difference_is_silent_and_no_reason_idle(ident: str) -> None:
         assert not silent, (cell.row, cell.column.key, cell.ours)
         if (cell.row, cell.column.key) in explained:
             assert cell.state.reason and cell.state.word in ("differs", "outside", "not searched")
-
-
-@pytest.mark.parametrize("ident", IDS)
-def test_what_the_official_code_has_runs_as_official(ident: str) -> None:
-    for column, cell in cells_of(ident):
-        official = f"{cell.experiment}-official"
-        if cell.code and cell.printed and studies.is_name(official):
-            ours = value_text(Files().setting(official, cell.setting or ""))
-            assert compare(cell.code, ours) == "same", (cell.experiment, column.key)
 
 
 @pytest.mark.parametrize("ident", IDS)
