@@ -46,12 +46,9 @@ def study_of(storage, name="s"):
     return optuna.load_study(study_name=name, storage=storage)
 
 
-@pytest.fixture(params=["journal", "database"])
-def storage(request, tmp_path):
-    return str(tmp_path / "x.journal") if request.param == "journal" else f"sqlite:///{tmp_path}/x.db"
-
-
-def test_the_study_has_what_the_records_say_and_follows_them(storage, capsys):
+@pytest.mark.parametrize("place", ["{}/x.journal", "sqlite:///{}/x.db"])
+def test_the_study_has_what_the_records_say_and_follows_them(place, tmp_path, capsys):
+    storage = place.format(tmp_path)
     copy = TrialStore("s", "lower", storage)
     copy.update(content())
     study = study_of(storage)

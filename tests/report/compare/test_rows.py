@@ -219,22 +219,19 @@ def rows(n: int = 10) -> Rows:
     return compared("t-1", columns, {c.key: pair for c in columns}, {}, "splits", "Train more.")
 
 
-def test_the_document_has_all_forms_and_fits_a_terminal() -> None:
-    compared_rows = rows()
-    text = on_terminal(document(compared_rows))
+def test_the_document_has_all_forms_and_fits_a_terminal_and_many_runs_are_summed_up() -> None:
+    compared_rows = document(rows())
+    text = on_terminal(compared_rows)
     assert max(map(len, text.splitlines())) <= 80
     assert text.startswith("t-1: Ours (A) against Theirs (B)\nacc: Ours ") and "| split |" not in text
-    assert "| split | seed | A | B | difference |" in FORMS["md"](document(compared_rows))
-    lines = FORMS["csv"](document(compared_rows)).splitlines()
+    assert "| split | seed | A | B | difference |" in FORMS["md"](compared_rows)
+    lines = FORMS["csv"](compared_rows).splitlines()
     assert len(lines) == 1 + 2 * (1 + 10)
     assert sum(line.endswith(",pair") for line in lines) == 20
-
-
-def test_many_runs_are_summed_up() -> None:
     sections = document(rows(31)).long
     assert [len(section.lines) for section in sections] == [1, 1]
-    counts = [int(cell) for cell in sections[0].lines[0][:4]]
-    assert counts[0] == 31 == sum(counts[1:])
+    first, *others = (int(cell) for cell in sections[0].lines[0][:4])
+    assert first == 31 == sum(others)
     assert len(document(rows(30)).long[0].lines) == 30
 
 

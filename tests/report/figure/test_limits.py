@@ -42,22 +42,16 @@ def test_bounds_hold_every_value(log: bool) -> None:
     assert low < 3 < high and bounds([], log) is None
 
 
-def test_a_growing_oscillation_ends_where_it_leaves() -> None:
+def test_a_line_ends_where_it_leaves_for_good_and_is_marked_where_it_comes_back() -> None:
     y = np.exp(X / 20) * np.cos(X)
     left = within(X, y, (-2.0, 2.0), log=False)
     first = int((np.abs(y) > 2).argmax())
     assert len(left.x) == first + 1 and left.exits == ((X[first], bool(y[first] > 0)),)
-
-
-def test_a_line_that_comes_back_is_whole_and_marked() -> None:
     y = np.full(100, 0.5)
     y[40:43] = 1.2
     left = within(X, y, (0.0, 1.0), log=False)
     assert len(left.x) == 100 and left.exits == ((40.0, True),)
     assert within(X, y, (0.0, 2.0), log=False).exits == ()
-
-
-def test_what_falls_below_a_logarithmic_axis_ends_there() -> None:
     y = np.geomspace(1, 1e-60, 100)
     y[90:] = 0.0
     left = within(X, y, (1e-10, 10.0), log=True)

@@ -99,10 +99,13 @@ def test_holm_keeps_the_order_and_never_lowers(p_values: dict[str, float]) -> No
         assert adjusted[ranked[0]] == pytest.approx(min(1.0, p_values[ranked[0]] * len(ranked)))
 
 
-def test_equal_runs_are_a_tie() -> None:
+def test_equal_runs_are_a_tie_and_below_three_pairs_there_is_no_verdict() -> None:
     tie = gain(by_seed([1.0] * 5), by_seed([1.0] * 5), "lower")
     assert order_verdict(tie, tie.p_value(), settled=True) == "cannot be told apart"
     assert tie_verdict(tie, tie.p_value(0.1), 0.1, settled=True) == "holds"
+    few = Gain(2, 1.0, 0.1, 0.5, 1.5)
+    assert order_verdict(few, few.p_value(), settled=True) is None
+    assert tie_verdict(few, few.p_value(5.0), 5.0, settled=True) is None
 
 
 @pytest.mark.parametrize(
@@ -118,12 +121,6 @@ def test_tie(mean: float, sd: float, expected: str) -> None:
     values = by_seed(mean + sd * x for x in (-1.0, 0.0, 1.0, -1.0, 1.0))
     difference = gain(values, by_seed([0.0] * 5), "higher")
     assert tie_verdict(difference, difference.p_value(0.2), 0.2, settled=True) == expected
-
-
-def test_no_verdict_below_three_pairs() -> None:
-    few = Gain(2, 1.0, 0.1, 0.5, 1.5)
-    assert order_verdict(few, few.p_value(), settled=True) is None
-    assert tie_verdict(few, few.p_value(5.0), 5.0, settled=True) is None
 
 
 @pytest.mark.parametrize(
