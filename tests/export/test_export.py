@@ -56,18 +56,11 @@ def record_path(roots: Path, seed: int = 0) -> Path:
     return path
 
 
-def front_matter(folder: Path) -> dict:
-    text = (folder / "README.md").read_text(encoding="utf-8")
-    assert text.startswith("---\n")
-    return yaml.safe_load(text.split("---\n")[1])
-
-
 def ran(folder: Path) -> list[str]:
     """What the loader prints, in a folder that is not ours."""
     command = [sys.executable, "load.py"]
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, check=True, timeout=300
-    ).stdout.split("\n")
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=300)
+    return done.stdout.split("\n")
 
 
 def test_weights_are_found_beside_their_record(
@@ -98,12 +91,8 @@ def test_weights_are_copied_and_loaded_again(
 ) -> None:
     out = tmp_path / "out"
     assert main(["export", NAME, "--to", "safetensors", "--out", str(out)]) == 0
-    assert {path.name for path in out.iterdir()} == {
-        "model.safetensors",
-        "config.yaml",
-        "README.md",
-        "load.py",
-    }
+    files = ["README.md", "config.yaml", "load.py", "model.safetensors"]
+    assert sorted(path.name for path in out.iterdir()) == files
     assert capsys.readouterr().out.count("written: ") == 4
     x = torch.randn(3, 9, 2)
     want = physml.load(record_path(roots))(x)[0]
@@ -117,28 +106,21 @@ def test_weights_are_copied_and_loaded_again(
 
 def test_the_card_has_the_spread_of_all_seeds_and_reads_as_front_matter(roots: Path, tmp_path: Path) -> None:
     export(str(record_path(roots)), "safetensors", tmp_path / "out")
-    values = [
-        json.loads(record_path(roots, s).read_text())["metrics"]["best"]["test"]["mse"] for s in range(3)
-    ]
+    runs = [json.loads(record_path(roots, seed).read_text()) for seed in range(3)]
+    values = [run["metrics"]["best"]["test"]["mse"] for run in runs]
     text = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     mean, sd = torch.tensor(values).double().mean(), torch.tensor(values).double().std()
     assert f"| mse | {values[0]:.5g} | {mean:.5g} ± {sd:.3g} | 3 |" in text
-    for words in (
-        "Protocol: clean",
-        "profile=smoke",
-        "arxiv.org/abs/2010.00951",
-        "CITATION.cff",
-        "is for their owner",
-    ):
-        assert words in text
-    front = front_matter(tmp_path / "out")
-    assert front["library_name"] == "physml" and front["tags"] == ["physml", "cornn", "adding"]
-    assert "license" not in front
+    words = ("Protocol: clean", "profile=smoke", "arxiv.org/abs/2010.00951", "CITATION.cff", "their owner")
+    assert [missing for missing in words if missing not in text] == []
+    before, matter, _ = text.split("---\n", 2)
+    front = yaml.safe_load(matter)
+    assert before == "" and front["library_name"] == "physml" and "license" not in front
+    assert front["tags"] == ["physml", "cornn", "adding"]
     (metric,) = front["model-index"][0]["results"][0]["metrics"]
     assert metric["type"] == "mse" and metric["value"] == pytest.approx(float(mean), rel=1e-5)
     hub_cards = pytest.importorskip("huggingface_hub", reason="comes with the extra text")
-    card = hub_cards.ModelCard(text)
-    assert card.data.eval_results[0].metric_type == "mse"
+    assert hub_cards.ModelCard(text).data.eval_results[0].metric_type == "mse"
 
 
 def test_the_data_and_their_licence_are_those_of_conf(roots: Path, tmp_path: Path) -> None:
@@ -175,9 +157,7 @@ def test_without_onnx_the_error_names_the_extra(
 
 def test_a_layer_of_ones_own_is_exported_with_its_file(roots: Path, tmp_path: Path) -> None:
     plugin = tmp_path / "taken_rnn.py"
-    plugin.write_text(
-        "from physml.models.sequence.gated import GRU\n\n\nclass TakenRNN(GRU):\n    pass\n", encoding="utf-8"
-    )
+    plugin.write_text("from physml.models.sequence.gated import GRU\n\nclass TakenRNN(GRU):\n    pass\n")
     own = ("model=own", "model._target_=taken_rnn.TakenRNN", "model.d_hidden=4", f"plugins=[{plugin}]")
     spec = trained(*own, "task=adding", "runtime.save_model=true")
     run, out = str(spec.record_path), tmp_path / "out"
@@ -186,9 +166,6 @@ def test_a_layer_of_ones_own_is_exported_with_its_file(roots: Path, tmp_path: Pa
     export(run, "safetensors", out, plugins=[plugin])
     assert yaml.safe_load((out / "config.yaml").read_text())["config"]["plugins"] == ["taken_rnn.py"]
     assert str(tmp_path) not in "".join(path.read_text(errors="ignore") for path in out.iterdir())
-
-
-# ---------------------------------------------------------------------------- what is refused
 
 
 def test_names_that_mean_no_run_or_several(roots: Path, tmp_path: Path) -> None:
@@ -216,9 +193,7 @@ def test_a_folder_with_files_is_left_alone_unless_forced(roots: Path, tmp_path: 
 
 
 def test_a_network_of_one_graph_is_loaded_with_its_number_of_nodes(roots: Path) -> None:
-    trained("model=linkx", "task=texas", "runtime.save_model=true")
-    (path,) = (roots / "results" / "runs" / "adhoc" / "texas-linkx").glob("*seed0.json")
-    net = physml.load(path)
+    net = physml.load(trained("model=linkx", "task=texas", "runtime.save_model=true").record_path)
     assert isinstance(net.stack, LINKX) and net.stack.n_nodes == net.stack.of_links.in_features > 1
     out = net(torch.zeros(net.stack.n_nodes, net.d_in), torch.tensor([[0], [1]]))
     assert out.shape == (net.stack.n_nodes, net.d_out)
@@ -230,17 +205,6 @@ def test_graphs_and_lengths_of_weights_are_refused_and_leave_nothing(roots: Path
     with pytest.raises(InputError, match="--lengths is for a graph"):
         export(NAME, "safetensors", tmp_path / "out", lengths=True)
     assert not (tmp_path / "out").exists()
-
-
-def changed(roots: Path, path: Path, change: Callable[[dict], None]) -> Path:
-    """A file of weights with other metadata."""
-    source = physml.run.weights.weights_of(record_path(roots))
-    with safe_open(source, "pt") as file:
-        about = json.loads(file.metadata()["physml"])
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    change(about)
-    save_file(tensors, path, {"physml": json.dumps(about)})
-    return path
 
 
 HOSTILE: dict[str, Callable[[dict], None]] = {
@@ -257,7 +221,13 @@ HOSTILE: dict[str, Callable[[dict], None]] = {
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_hostile_weights_are_refused_in_one_line(kind: str, roots: Path, tmp_path: Path) -> None:
-    path = changed(roots, tmp_path / "it.safetensors", HOSTILE[kind])
+    """A file of weights with other metadata."""
+    path = tmp_path / "it.safetensors"
+    with safe_open(physml.run.weights.weights_of(record_path(roots)), "pt") as file:
+        about = json.loads(file.metadata()["physml"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    HOSTILE[kind](about)
+    save_file(tensors, path, {"physml": json.dumps(about)})
     with pytest.raises((RecordError, ConfigError)) as caught:
         physml.load(path)
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 500

@@ -60,15 +60,16 @@ def test_a_program_has_the_same_numbers_at_other_lengths(model: str) -> None:
 
 @pytest.mark.parametrize("model", variants(COMMON, recurrent()))
 def test_an_onnx_graph_is_a_scan_of_the_same_numbers(model: str, tmp_path: Any) -> None:
-    onnx = pytest.importorskip("onnx", reason="needs the extra onnx")
-    pytest.importorskip("onnxruntime", reason="needs the extra onnx")
-    pytest.importorskip("onnxscript", reason="needs the extra onnx")
+    packages = ("onnx", "onnxruntime", "onnxscript")
+    onnx, *_ = (pytest.importorskip(package, reason="needs the extra onnx") for package in packages)
     net, path = network(model), tmp_path / "it.onnx"
     assert formats.write_onnx(net, ABOUT, path, lengths=False) < ROUNDING
     graph = onnx.load(path).graph
     assert [node.op_type for node in graph.node].count("Scan") >= 1
     assert [d.dim_param for d in graph.input[0].type.tensor_type.shape.dim] == ["batch", "time", ""]
     assert longer(net, path) < ROUNDING
+    content = path.read_bytes()
+    assert b"physml/export" not in content and str(tmp_path).encode() not in content, "of this machine"
 
 
 def longer(net: nn.Module, path: Any) -> float:
@@ -78,8 +79,11 @@ def longer(net: nn.Module, path: Any) -> float:
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     x = torch.randn(5, 41, 2)
     (output,) = session.run(None, {"input": x.numpy()})
-    with torch.no_grad():
-        return float((torch.from_numpy(output) - net(x)[0]).abs().max())
+    return greatest(torch.from_numpy(output), net(x)[0])
+
+
+def greatest(outputs: Tensor, want: Tensor) -> float:
+    return float((outputs - want).abs().max().detach())
 
 
 def run(net: nn.Module, **options: bool) -> float:
@@ -110,10 +114,9 @@ def test_networks_of_other_tasks(overrides: list[str], sizes: dict[str, Any]) ->
 
 
 def test_what_has_no_loop_over_time_says_so_in_one_line() -> None:
-    with pytest.raises(InputError, match=r"BiLSTM cannot go on from a state.*--to safetensors"):
-        traced(network("bilstm"))
-    with pytest.raises(InputError, match=r"NeuralRDE cannot go on from a state.*--to safetensors"):
-        traced(network("nrde"))
+    for model, name in {"bilstm": "BiLSTM", "nrde": "NeuralRDE"}.items():
+        with pytest.raises(InputError, match=rf"{name} cannot go on from a state.*--to safetensors"):
+            traced(network(model))
     with pytest.raises(InputError, match=r"works on graphs, .* Export it with --to safetensors\."):
         traced(nn.Linear(2, 2))
     with pytest.raises(InputError, match="lengths are for a network that reads the last true step"):
@@ -130,12 +133,10 @@ class FromOne(nn.Module):
         self.w = nn.Parameter(torch.tensor(0.5))
 
     def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
-        h = torch.ones(u.shape[0], 2) if state is None else state[0]
-        path = []
+        path = [torch.ones(u.shape[0], 2) if state is None else state[0]]
         for x in u.unbind(1):
-            h = self.w * h + x
-            path.append(h)
-        return torch.stack(path, 1), (h,)
+            path.append(self.w * path[-1] + x)
+        return torch.stack(path[1:], 1), (path[-1],)
 
 
 class Sideways(FromOne):
@@ -154,9 +155,8 @@ class Sideways(FromOne):
     ],
 )
 def test_layers_of_ones_own_that_do_not_fit_are_refused(layer: type[nn.Module], message: str) -> None:
-    net = SequenceModel(lambda d: layer(), 2, 3, "last", False).eval()
     with pytest.raises(InputError, match=message):
-        run(net)
+        run(SequenceModel(lambda d: layer(), 2, 3, "last", False).eval())
 
 
 def test_matrices_are_made_once_and_units_stay_bounded() -> None:
@@ -170,22 +170,12 @@ def test_matrices_are_made_once_and_units_stay_bounded() -> None:
         greatest_difference(net, lambda inputs, ran=ran: ran(*inputs), lengths=False)  # type: ignore[misc]
 
 
-def test_nothing_of_this_machine_is_left_in_a_graph(tmp_path: Any) -> None:
-    for package in ("onnx", "onnxruntime", "onnxscript"):
-        pytest.importorskip(package, reason="needs the extra onnx")
-    formats.write_onnx(network("lem"), ABOUT, tmp_path / "it.onnx", lengths=False)
-    content = (tmp_path / "it.onnx").read_bytes()
-    assert b"physml/export" not in content and str(tmp_path).encode() not in content
-
-
 def test_examples_are_inside_what_the_network_takes() -> None:
     net = network("lem", "net.embedding=5", tokens=True, d_in=4)
     ids, lengths = example(net, 3, 17, lengths=True)  # type: ignore[arg-type]
     assert ids.dtype == torch.long and 0 <= int(ids.min()) <= int(ids.max()) < 4
     assert 1 <= int(lengths.min()) <= int(lengths.max()) <= 17
-
-
-# ---------------------------------------------------------------------------- layers, without a run
+    assert len({steps for _, steps in program.SHAPES}) == len(program.SHAPES) == 3  # other than of the export
 
 
 def rows(layer: nn.Module) -> tuple[Tensor, Inputs]:
@@ -198,29 +188,19 @@ def rows(layer: nn.Module) -> tuple[Tensor, Inputs]:
 def test_torch_export_takes_a_layer_with_backend_auto(layer: type[nn.Module]) -> None:
     module = layer(2, 4).eval()
     want, inputs = rows(module)
-    outputs = torch.export.export(module, inputs).module()(*inputs)[0].detach()
-    assert float((outputs - want).abs().max()) < ROUNDING
+    assert greatest(torch.export.export(module, inputs).module()(*inputs)[0], want) < ROUNDING
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # dynamo looks there
-@pytest.mark.parametrize("backend", ["auto", "reference"])
-def test_torch_compile_takes_a_layer_whole(backend: str) -> None:
-    torch._dynamo.reset()
-    layer = LEM(2, 4, backend=backend)
-    want, inputs = rows(layer)
-    outputs = torch.compile(layer, backend="eager", fullgraph=True)(*inputs)[0]
-    assert float((outputs - want).abs().max().detach()) < ROUNDING
-    outputs.sum().backward()
-    assert layer.W.grad is not None and torch.isfinite(layer.W.grad).all()
-
-
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # dynamo looks there
-def test_torch_compile_unrolls_a_cell_for_two_steps() -> None:
-    torch._dynamo.reset()
-    layer = ExpRNN(2, 4).eval()
-    want, (x,) = rows(layer)
-    outputs = torch.compile(layer, backend="eager", fullgraph=True)(x[:, :2])[0].detach()
-    assert float((outputs - want[:, :2]).abs().max()) < ROUNDING
+def test_torch_compile_takes_a_layer_whole_and_unrolls_a_cell_for_two_steps() -> None:
+    for layer, steps in ((LEM(2, 4), 6), (LEM(2, 4, backend="reference"), 6), (ExpRNN(2, 4), 2)):
+        torch._dynamo.reset()
+        want, (x,) = rows(layer)
+        outputs = torch.compile(layer, backend="eager", fullgraph=True)(x[:, :steps])[0]
+        assert greatest(outputs, want[:, :steps]) < ROUNDING
+        outputs.sum().backward()
+        weight = next(layer.parameters())
+        assert weight.grad is not None and torch.isfinite(weight.grad).all()
 
 
 @pytest.mark.parametrize("backend", ["auto", "torch"])
@@ -231,7 +211,3 @@ def test_an_exported_file_needs_no_operator_of_physml(backend: str) -> None:
         for node in getattr(getattr(m, "graph", None), "nodes", ())
     ]
     assert any("scan" in name for name in names) and not any("physml" in name for name in names)
-
-
-def test_the_shapes_of_the_checks_have_other_lengths_than_the_export() -> None:
-    assert len({steps for _, steps in program.SHAPES}) == len(program.SHAPES) == 3

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from physml.base import files
-from physml.base.paths import CONF, OWN_RESULTS, cache_root, own_folders, results_root, work_root
+from physml.base.paths import CONF, OWN_RESULTS, TASKS, cache_root, own_folders, results_root, work_root
 from physml.listing import tables as table_index
 from physml.listing.tables import Listed, TableIndex, read
 from physml.queue import requested as requested_runs
@@ -58,31 +58,22 @@ def test_another_record_or_another_content_is_seen() -> None:
     first = kept()
     assert TableIndex().get(TABLE) is not None
     path = folder() / PACK
-    text = path.read_text()
-    path.write_text(text.replace('"finished"', '"diverged"'))  # as long as before
+    text, size = path.read_text(), path.stat().st_size
+    path.write_text(text.replace('"finished"', '"diverged"'))
     os.utime(path, (OLD, OLD))
-    assert (path.stat().st_size, path.stat().st_mtime) == (len(text.encode()), OLD)
-    assert TableIndex().get(TABLE) is None
-    assert kept() != first
+    assert path.stat().st_size == size
+    assert TableIndex().get(TABLE) is None and kept() != first
     path.unlink()
     assert TableIndex().get(TABLE) is None
 
 
-def test_packing_changes_no_table(tmp_path: Path) -> None:
+def test_packing_changes_no_table() -> None:
     first = kept()
-    for path in record.run_paths(folder()):
-        content = record.read(path)
-        record.write(tmp_path / "own" / path.name, content)
+    runs = {path: record.read(path) for path in record.run_paths(folder())}
     shutil.rmtree(folder())
-    shutil.copytree(tmp_path / "own", folder())
+    for path, content in runs.items():
+        record.write(path, content)
     assert TableIndex().get(TABLE) is None and kept() == first
-
-
-def test_what_has_just_been_written_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "SETTLED_S", 2.0)
-    (folder() / PACK).touch()
-    kept()
-    assert TableIndex().get(TABLE) is None
 
 
 def test_a_run_that_is_worked_on_is_seen_and_its_end_too() -> None:
@@ -93,11 +84,16 @@ def test_a_run_that_is_worked_on_is_seen_and_its_end_too() -> None:
     assert TableIndex().get(TABLE) is not None
 
 
+def test_what_has_just_been_written_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "SETTLED_S", 2.0)
+    (folder() / PACK).touch()
+    kept()
+    assert TableIndex().get(TABLE) is None
+
+
 def test_data_that_appear_are_seen(tmp_path: Path) -> None:
-    blocked = kept("lem-2")
-    assert "blocked" in blocked.state
+    assert "blocked" in kept("lem-2").state
     entry = json.loads((cache_root() / "tables.json").read_text())["tables"]["lem-2"]
-    assert entry["data"]
     file = tmp_path / "data" / entry["data"][0]
     file.parent.mkdir(parents=True)
     file.touch()
@@ -108,13 +104,12 @@ def test_another_program_or_other_places_start_an_index_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept()
-    with monkeypatch.context() as patch:
-        patch.setenv("PHYSML_DATA", str(tmp_path / "elsewhere"))
-        assert TableIndex().get(TABLE) is None
-    with monkeypatch.context() as patch:
-        patch.setattr(table_index, "TASKS", tmp_path)  # other files
-        assert TableIndex().get(TABLE) is None
+    monkeypatch.setattr(table_index, "TASKS", tmp_path)  # other files
+    assert TableIndex().get(TABLE) is None
+    monkeypatch.setattr(table_index, "TASKS", TASKS)
     assert TableIndex().get(TABLE) is not None
+    monkeypatch.setenv("PHYSML_DATA", str(tmp_path / "elsewhere"))
+    assert TableIndex().get(TABLE) is None
 
 
 @pytest.mark.parametrize("name", ["table/lem-9.yaml", "model/gcn.yaml", "study/lem/new.yaml"])
@@ -151,16 +146,15 @@ def test_a_damaged_index_is_written_anew(content: str) -> None:
     first = kept()
     path = cache_root() / "tables.json"
     path.write_text(content.replace("BASE", TableIndex().base[0]))
-    assert TableIndex().get(TABLE) is None and kept() == first
-    assert TableIndex().get(TABLE) == first
+    assert TableIndex().get(TABLE) is None
+    assert kept() == first == TableIndex().get(TABLE)
 
 
 def test_the_search_of_a_row_is_told_as_its_study_has_it_now() -> None:
     """The records of coRNN were made when its search had judged its best trials on three seeds."""
     experiment = "lem/fitzhugh_nagumo-cornn"
     requested = RequestedRuns([(experiment, 0, 0)], RunOptions(), "lem-4")
-    (shown,) = [
-        run for run in requested.wanted_records() if run["identity"] == requested.identities[experiment]
-    ]
+    of = requested.identities[experiment]
+    (shown,) = [run for run in requested.wanted_records() if run["identity"] == of]
     (recorded,) = [run for run in records(experiment) if run["path"] == shown["path"]]
     assert (recorded["provenance"]["seeds"], shown["provenance"]["seeds"]) == (3, 10)

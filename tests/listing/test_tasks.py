@@ -25,8 +25,7 @@ def roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def below(task: str) -> list[str]:
-    (entry,) = [entry for entry in inventory.tasks() if entry.name == task]
-    return list(entry.below)
+    return next(list(entry.below) for entry in inventory.tasks() if entry.name == task)
 
 
 def test_what_was_not_measured_is_not_said(roots: Path) -> None:

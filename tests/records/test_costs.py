@@ -8,23 +8,17 @@ from physml.base import paths
 from physml.base.errors import RecordError
 from physml.records import costs
 
-RECORD = {
-    "status": "finished",
-    "machine": {"device": "cpu"},
-    "n_steps": 100,
-    "cost": {
-        "train_s": 50.0,
-        "cpu_s": 30.0,
-        "eval_s": 9.0,
-        "eval_cpu_s": 6.0,
-        "ms_per_step": 500.0,
-        "peak_memory_mib": 300.0,
-        "sgemm_gflops": 60.0,
-    },
-}
-OLD = RECORD | {
-    "cost": {k: RECORD["cost"][k] for k in ("train_s", "eval_s", "ms_per_step", "peak_memory_mib")}
-}
+COST = {
+    "train_s": 50.0, "cpu_s": 30.0, "eval_s": 9.0, "eval_cpu_s": 6.0, "ms_per_step": 500.0,
+    "peak_memory_mib": 300.0, "sgemm_gflops": 60.0,
+}  # fmt: skip
+RECORD = {"status": "finished", "machine": {"device": "cpu"}, "n_steps": 100, "cost": COST}
+OLD = RECORD | {"cost": {k: COST[k] for k in ("train_s", "eval_s", "ms_per_step", "peak_memory_mib")}}
+
+
+@pytest.fixture(autouse=True)
+def results(tmp_path, monkeypatch):
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
 
 
 def test_core_hours_are_cpu_time_and_of_old_records_the_clock():
@@ -42,22 +36,18 @@ def test_a_cost_is_scaled_to_the_core_at_hand():
     assert costs.of_record(RECORD | {"status": "diverged"}) is None
 
 
-def test_measured_costs_are_kept_in_lines_and_a_damaged_one_is_named(tmp_path, monkeypatch):
-    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
-    root = paths.results_root()
+def test_measured_costs_are_kept_in_lines_and_a_damaged_one_is_named(tmp_path):
     line = {"key": "12345678-cpu-auto", "experiment": "lem/x", "hours": 2.5, "n_steps": 7}
-    costs.write(root, {line["key"]: line})
+    costs.write(tmp_path, {line["key"]: line})
     assert costs.of_line(costs.measured()[line["key"]]).hours == 2.5
-    with (root / costs.NAME).open("a", encoding="utf-8") as file:
+    with (tmp_path / costs.NAME).open("a", encoding="utf-8") as file:
         file.write("[1, 2]\n")
-    with pytest.raises(
-        RecordError, match=r"costs.jsonl, line 2: a measured cost was expected; got '\[1, 2\]'"
-    ):
+    says = r"costs.jsonl, line 2: a measured cost was expected; got '\[1, 2\]'"
+    with pytest.raises(RecordError, match=says):
         costs.measured()
 
 
 def test_hours_of_settings_are_those_of_cpus_on_the_reference_core(tmp_path, monkeypatch):
-    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
     monkeypatch.setattr(paths, "OWN_RESULTS", tmp_path)
     kinds = {"a-cpu-auto": 2.0, "b-cuda-auto": 3.0, "c-cpu-torch": None, "d-cpu-auto": 4.0}
     lines = {key: {"key": key, "experiment": "x", "hours": hours} for key, hours in kinds.items()}
@@ -73,15 +63,13 @@ def test_what_is_no_measurement_counts_as_unknown(wrong):
 
 
 @pytest.mark.parametrize("wrong", ["[" * 100_000, '{"key": ["x"], "experiment": "e"}', '{"key": "x"}', "7"])
-def test_a_line_of_others_is_one_with_a_key_and_an_experiment(wrong, tmp_path, monkeypatch):
-    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
+def test_a_line_of_others_is_one_with_a_key_and_an_experiment(wrong, tmp_path):
     (tmp_path / costs.NAME).write_text(wrong + "\n")
     with pytest.raises(RecordError, match=r"costs.jsonl, line 1: a measured cost was expected"):
         costs.measured()
 
 
-def test_measured_costs_are_read_from_a_file_alone(tmp_path, monkeypatch):
-    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
+def test_measured_costs_are_read_from_a_file_alone(tmp_path):
     os.mkfifo(tmp_path / costs.NAME)
     with pytest.raises(RecordError, match=r"costs.jsonl cannot be read: a FIFO, expected a file"):
         costs.measured()

@@ -19,8 +19,9 @@ IDENTITY = "0123abcd"
 def rows_of(n: int, test_every: int = 1) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for k in range(1, n + 1):
-        row = {"epoch": k, "step": 1000 * k, "seconds": 0.5, "valid/mse": 1 / (k + 0.123456789)}
-        rows.append(row | ({"test/mse": 2 / (k + 0.123456789)} if k % test_every == 0 else {}))
+        rows.append({"epoch": k, "step": 1000 * k, "seconds": 0.5, "valid/mse": 1 / (k + 0.123456789)})
+        if k % test_every == 0:
+            rows[-1]["test/mse"] = 2 / (k + 0.123456789)
     return rows
 
 
@@ -42,8 +43,7 @@ def packed_elsewhere(folder: Path, seed: int, rows: list[dict[str, Any]]) -> Non
     with tempfile.TemporaryDirectory() as elsewhere:
         write(Path(elsewhere), seed, rows)
         curves.pack(Path(elsewhere))
-        (file,) = Path(elsewhere).iterdir()
-        shutil.copy(file, folder)
+        shutil.copytree(elsewhere, folder, dirs_exist_ok=True)
 
 
 def steps(rows: list[dict[str, Any]]) -> list[int]:
@@ -61,26 +61,18 @@ def test_a_short_curve_keeps_all_rows_and_six_digits(tmp_path: Path) -> None:
 
 
 def test_a_long_curve_is_thinned_evenly_and_keeps_first_last_and_selected() -> None:
-    rows = rows_of(5000)
-    kept = steps(curves.thinned(rows, selected=1_234_000))
+    kept, other = (steps(curves.thinned(rows_of(5000), selected=s)) for s in (1_234_000, 5_000))
     assert len(kept) <= curves.MOST
     assert (kept[0], kept[-1]) == (1000, 5_000_000) and 1_234_000 in kept
     assert max(np.diff(kept)) <= 2 * 5_000_000 / curves.MOST
+    assert len({*kept} ^ {*other}) <= 2, "runs of one length keep the same steps"
 
 
-def test_thinning_again_changes_nothing() -> None:
-    once = curves.thinned(rows_of(5000, test_every=7), selected=1_234_000)
-    assert curves.thinned(once, selected=1_234_000) == once
-
-
-def test_runs_of_one_length_keep_the_same_steps() -> None:
-    first, second = (set(steps(curves.thinned(rows_of(5000), selected=s))) for s in (5_000, 1_234_000))
-    assert len(first ^ second) <= 2
-
-
-def test_rare_test_scores_survive_the_thinning() -> None:
-    kept = curves.thinned(rows_of(5000, test_every=100))
-    assert sum("test/mse" in row for row in kept) == 50
+def test_rare_test_scores_survive_the_thinning_which_changes_nothing_again() -> None:
+    for test_every in (7, 100):
+        once = curves.thinned(rows_of(5000, test_every), selected=1_234_000)
+        assert curves.thinned(once, selected=1_234_000) == once
+    assert sum("test/mse" in row for row in once) == 50
 
 
 def test_a_packed_curve_reads_as_it_did_before(tmp_path: Path) -> None:
@@ -101,12 +93,12 @@ def test_a_run_made_anew_counts_before_its_packed_curve_and_replaces_it(tmp_path
     for seed in range(2):
         write(tmp_path, seed, rows_of(5))
     curves.pack(tmp_path)
-    anew = write(tmp_path, 1, rows_of(9))
-    assert len(curves.read_curve(anew, "test/mse")[0]) == 9
-    assert curves.pack(tmp_path) == 1
+    write(tmp_path, 1, rows_of(9))
+    for packed in (1, 0):
+        for seed, n in ((0, 5), (1, 9)):
+            assert len(curves.read_curve(of_run(tmp_path, seed), "test/mse")[0]) == n
+        assert curves.pack(tmp_path) == packed
     assert len(list(tmp_path.iterdir())) == 1
-    assert len(curves.read_curve(anew, "test/mse")[0]) == 9
-    assert len(curves.read_curve(of_run(tmp_path, 0), "test/mse")[0]) == 5
 
 
 def test_packs_of_two_machines_are_read_side_by_side_and_joined(tmp_path: Path) -> None:
@@ -150,12 +142,9 @@ def test_a_damaged_pack_is_named(tmp_path: Path, content: bytes) -> None:
         curves.read_curve(of_run(tmp_path, 0), "test/mse")
 
 
-def test_a_curve_that_is_nowhere_is_named(tmp_path: Path) -> None:
+def test_a_curve_that_is_nowhere_or_has_no_finite_value_says_so(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"seed0\.curve\.csv\.gz can't be read: .*No such file"):
         curves.read_curve(of_run(tmp_path, 0), "test/mse")
-
-
-def test_a_curve_without_a_finite_value_says_so(tmp_path: Path) -> None:
     run = write(tmp_path, 0, [{"step": 1, "test/mse": float("nan")}])
     with pytest.raises(RecordError, match="has no finite value of test/mse"):
         curves.read_curve(run, "test/mse")

@@ -1,5 +1,6 @@
 """Packed runs: read as before, rerun, merged, and never lost, whatever happens while they are packed."""
 
+import contextlib
 import json
 import os
 import random
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_records import finished
 
 from physml.base import files
 from physml.base.errors import RecordError
@@ -19,7 +21,7 @@ from physml.cli import main
 from physml.records import record
 from physml.records.pack import pack
 from physml.records.record import PACK
-from physml.records.schema import SCHEMA, Record
+from physml.records.schema import Record
 
 ONE, TWO = "0123abcd", "89abcdef"
 
@@ -27,22 +29,10 @@ ONE, TWO = "0123abcd", "89abcdef"
 def made(
     seed: int = 0, split: int = 0, identity: str = ONE, mse: float = 0.25, **changes: Any
 ) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA,
-        "experiment": "t/a",
-        "identity": identity,
-        "split": split,
-        "seed": seed,
-        "status": "finished",
-        "metrics": {"best": {"test": {"mse": mse}}, "last": None},
-        "data": {"version": 1, "sizes": {"test": 8 + split}},
-        "config": {
-            "seed": seed,
-            "split": split,
-            "profile": "full",
-            "model": {"dt": 0.1, "name": "\u0394\u2028"},
-        },
-    } | changes
+    data = {"version": 1, "sizes": {"test": 8 + split}}
+    config = {"seed": seed, "split": split, "profile": "full", "model": {"dt": 0.1, "name": "\u0394\u2028"}}
+    of = {"identity": identity, "split": split, "test": {"mse": mse}, "data": data, "config": config}
+    return finished("t/a", seed, **of | changes)
 
 
 def write(folder: Path, **changes: Any) -> Path:
@@ -50,6 +40,19 @@ def write(folder: Path, **changes: Any) -> Path:
     path = folder / f"{record.stem_of(content)}.json"
     record.write(path, content)
     return path
+
+
+def write_packed(folder: Path, *runs: dict[str, Any]) -> Path:
+    """The pack of some runs."""
+    for run in runs:
+        write(folder, **run)
+    pack(folder, folder)
+    return folder / PACK
+
+
+def append(path: Path, content: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(content)
 
 
 def content(folder: Path) -> dict[Path, Record]:
@@ -69,21 +72,13 @@ def test_packed_runs_read_as_before_and_packing_again_changes_nothing(tmp_path: 
     text = (tmp_path / PACK).read_text(encoding="utf-8")
     lines = [json.loads(line) for line in text.split("\n")[:-1]]
     order = [(entry["identity"], entry.get("split"), entry.get("seed")) for entry in lines]
-    assert order == [
-        (ONE, None, None),
-        (ONE, 0, 2),
-        (ONE, 0, 10),
-        (ONE, 1, 0),
-        (TWO, None, None),
-        (TWO, 0, 0),
-    ]
+    assert order[:4] == [(ONE, None, None), (ONE, 0, 2), (ONE, 0, 10), (ONE, 1, 0)]
+    assert order[4:] == [(TWO, None, None), (TWO, 0, 0)]
     assert pack(tmp_path, tmp_path) == 0 and (tmp_path / PACK).read_text(encoding="utf-8") == text
 
 
 def test_a_run_made_anew_counts_before_its_line_and_replaces_it(tmp_path: Path) -> None:
-    for seed in range(3):
-        write(tmp_path, seed=seed)
-    pack(tmp_path, tmp_path)
+    write_packed(tmp_path, *({"seed": seed} for seed in range(3)))
     before = lines_of(tmp_path)
     path = write(tmp_path, seed=1, mse=0.5)
     for _ in range(2):
@@ -94,11 +89,9 @@ def test_a_run_made_anew_counts_before_its_line_and_replaces_it(tmp_path: Path) 
 
 
 def test_a_setting_that_no_run_has_any_more_goes(tmp_path: Path) -> None:
-    write(tmp_path, seed=1)
-    pack(tmp_path, tmp_path)
+    write_packed(tmp_path, {"seed": 1})
     write(tmp_path, seed=1, protocol="clean")
-    assert pack(tmp_path, tmp_path) == 1
-    assert len(lines_of(tmp_path)) == 2
+    assert pack(tmp_path, tmp_path) == 1 and len(lines_of(tmp_path)) == 2
 
 
 def test_a_run_that_is_worked_on_stays_a_file_and_keeps_its_setting(tmp_path: Path) -> None:
@@ -116,25 +109,21 @@ def test_a_run_that_is_worked_on_stays_a_file_and_keeps_its_setting(tmp_path: Pa
 
 
 def test_packs_of_two_machines_are_joined_line_by_line(tmp_path: Path) -> None:
-    for machine, seeds in (("a", (0, 1)), ("b", (1, 2))):
-        for seed in seeds:
-            write(tmp_path / machine, seed=seed)
-        pack(tmp_path / machine, tmp_path)
-    with (tmp_path / "a" / PACK).open("ab") as file:
-        file.write((tmp_path / "b" / PACK).read_bytes())
-    assert [run["seed"] for run in content(tmp_path / "a").values()] == [0, 1, 2]
-    pack(tmp_path / "a", tmp_path)
-    assert len(lines_of(tmp_path / "a")) == 4
+    here = write_packed(tmp_path / "a", {"seed": 0}, {"seed": 1})
+    append(here, write_packed(tmp_path / "b", {"seed": 1}, {"seed": 2}).read_bytes())
+    assert [run["seed"] for run in content(here.parent).values()] == [0, 1, 2]
+    pack(here.parent, tmp_path)
+    assert len(lines_of(here.parent)) == 4
 
 
 def test_two_lines_of_a_run_that_differ_are_refused(tmp_path: Path) -> None:
-    for machine, mse in (("a", 0.25), ("b", 0.5)):
-        write(tmp_path / machine, mse=mse)
-        pack(tmp_path / machine, tmp_path)
-    with (tmp_path / "a" / PACK).open("ab") as file:
-        file.write((tmp_path / "b" / PACK).read_bytes())
+    here = write_packed(tmp_path / "a", {"mse": 0.25})
+    append(here, write_packed(tmp_path / "b", {"mse": 0.5}).read_bytes())
     with pytest.raises(RecordError, match=r"runs\.jsonl, line 4, is another record of .*seed0 than"):
-        content(tmp_path / "a")
+        content(here.parent)
+
+
+RUN = b'{"identity": "0123abcd", "split": 0, "seed": 1, "schema": '
 
 
 @pytest.mark.parametrize(
@@ -144,35 +133,26 @@ def test_two_lines_of_a_run_that_differ_are_refused(tmp_path: Path) -> None:
         (b"\xff", "line 3, is damaged"),
         (b"[1]", "line 3, is no run and no setting"),
         (b'{"seed": 1}', "line 3, is no run and no setting"),
+        (RUN + b'3, "setting": "0"}', "seed1 in .* schema 3"),
+        (RUN + b'2, "setting": "0"}', "its setting is '0'"),
         (
-            b'{"identity": "0123abcd", "split": 0, "seed": 1, "schema": 3, "setting": "0"}',
-            "seed1 in .* schema 3",
-        ),
-        (
-            b'{"identity": "0123abcd", "split": 0, "seed": 1, "schema": 2, "setting": "0"}',
-            "its setting is '0'",
-        ),
-        (
-            b'{"identity": "0123abcd", "split": 0, "seed": 1, "schema": 2, "setting": "01234567"}',
+            RUN + b'2, "setting": "01234567"}',
             r"seed1 in .*runs\.jsonl belongs to the setting .*0123abcd-01234567\.setting\.json, which cannot",
         ),
     ],
 )
 def test_a_line_that_is_no_record_is_named(tmp_path: Path, line: bytes, said: str) -> None:
-    write(tmp_path)
-    pack(tmp_path, tmp_path)
-    with (tmp_path / PACK).open("ab") as file:
-        file.write(line + b"\n")
+    append(write_packed(tmp_path, {}), line + b"\n")
     with pytest.raises(RecordError, match=said) as caught:
         content(tmp_path)
     assert PACK in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_a_line_whose_setting_was_edited_is_refused(tmp_path: Path) -> None:
-    write(tmp_path)
-    pack(tmp_path, tmp_path)
-    text = (tmp_path / PACK).read_text(encoding="utf-8")
-    (tmp_path / PACK).write_text(text.replace('"dt": 0.1', '"dt": 0.2'), encoding="utf-8")
+    path = write_packed(tmp_path, {})
+    text = path.read_text(encoding="utf-8")
+    assert text.count('"dt": 0.1') == 1
+    path.write_text(text.replace('"dt": 0.1', '"dt": 0.2'), encoding="utf-8")
     with pytest.raises(RecordError, match="belongs to the setting"):
         content(tmp_path)
 
@@ -208,8 +188,7 @@ def test_a_packed_run_is_done_and_force_makes_it_anew(
     run = ["run", "model=lem", "task=fitzhugh_nagumo", "profile=smoke", "tracker=none"]
     assert main.main(run) == 0 and main.main(["records", "pack"]) == 0
     (packed,) = (tmp_path / "results").rglob(PACK)
-    (path,) = content(packed.parent)
-    first = record.read(path)
+    ((path, first),) = content(packed.parent).items()
     capsys.readouterr()
     assert main.main(run) == 0 and "finished already" in capsys.readouterr().out
     assert main.main([*run, "--force"]) == 0 and "finished already" not in capsys.readouterr().out
@@ -236,8 +215,7 @@ def test_no_run_is_lost_or_counted_twice_when_packing_is_killed(tmp_path: Path) 
     rng, expected, killed = random.Random(0), {}, 0
     for kill in range(KILLS):
         for n in range(40):
-            seed = kill * 20 + n  # half of them are there already
-            mse = rng.random()
+            seed, mse = kill * 20 + n, rng.random()  # half of them are there already
             path = write(tmp_path, seed=seed, mse=mse, protocol=rng.choice(("clean", "paper")))
             expected[path] = record.read(path)
         process = subprocess.Popen(
@@ -262,16 +240,12 @@ def test_every_step_of_packing_may_be_the_last(
     """Each removal and the renaming in turn raises, before and after it is done."""
     for seed in range(2):
         write(tmp_path, seed=seed)
-    before, left = content(tmp_path), [step]
-
-    class Killed(BaseException):
-        pass
+    before, steps = content(tmp_path), iter(range(step))
 
     def until(function: Any) -> Any:
         def counted(*arguments: Any, **options: Any) -> Any:
-            if left[0] == 0:
-                raise Killed
-            left[0] -= 1
+            if next(steps, None) is None:
+                raise SystemExit("killed")
             return function(*arguments, **options)
 
         return counted
@@ -279,12 +253,9 @@ def test_every_step_of_packing_may_be_the_last(
     with monkeypatch.context() as patch:
         patch.setattr(Path, "unlink", until(Path.unlink))
         patch.setattr(Path, "replace", until(Path.replace))
-        try:
+        with pytest.raises(SystemExit) if step < 4 else contextlib.nullcontext():
             pack(tmp_path, tmp_path)
-        except Killed:
-            assert step < 5
     assert content(tmp_path) == before
     pack(tmp_path, tmp_path)
-    assert content(tmp_path) == before and [p.name for p in tmp_path.iterdir() if p.suffix != ".tmp"] == [
-        PACK
-    ]
+    assert content(tmp_path) == before
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".tmp"] == [PACK]

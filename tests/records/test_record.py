@@ -1,11 +1,11 @@
 """Records: a run's file joined with its setting's, and files that cannot be used."""
 
-import copy
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from made_records import finished
 
 from physml.base.errors import RecordError
 from physml.cli import main
@@ -17,25 +17,14 @@ IDENTITY = "0123abcd"
 
 def made(**changes: Any) -> dict[str, Any]:
     """A small record of today, whole."""
-    return {
-        "schema": SCHEMA,
-        "experiment": "t/a",
-        "identity": IDENTITY,
-        "split": 0,
-        "seed": 3,
-        "status": "finished",
-        "reason": None,
-        "metrics": {"best": {"test": {"mse": 0.25}}, "last": {"test": {"mse": 0.5}}},
-        "selected": {"rule": "min valid/mse", "step": 10, "epoch": 1},
-        "data": {
-            "version": 1,
-            "sizes": {"test": 8},
-            "files": [{"name": "a.zip", "sha256": "0f", "verified": "bytes"}],
-        },
+    files = [{"name": "a.zip", "sha256": "0f", "verified": "bytes"}]
+    of = {
+        "identity": IDENTITY, "metrics": {"best": {"test": {"mse": 0.25}}, "last": {"test": {"mse": 0.5}}},
+        "selected": {"rule": "min valid/mse", "step": 10, "epoch": 1}, "hashed": {"model": {"dt": 0.1}},
+        "data": {"version": 1, "sizes": {"test": 8}, "files": files}, "curve": None,
         "config": {"seed": 3, "split": 0, "profile": "full", "model": {"dt": 0.1}},
-        "hashed": {"model": {"dt": 0.1}},
-        "curve": None,
-    } | changes
+    }  # fmt: skip
+    return finished("t/a", 3, **of) | changes
 
 
 def path_of(folder: Path, seed: int = 3) -> Path:
@@ -45,6 +34,13 @@ def path_of(folder: Path, seed: int = 3) -> Path:
 def setting_of(folder: Path) -> Path:
     (path,) = folder.glob("*.setting.json")
     return path
+
+
+def refused(folder: Path, says: str, seed: int = 3) -> None:
+    """In one line, with the name of the file."""
+    with pytest.raises(RecordError, match=says) as caught:
+        record.read(path_of(folder, seed))
+    assert path_of(folder, seed).name in str(caught.value) and "\n" not in str(caught.value)
 
 
 def change(path: Path, **changes: Any) -> None:
@@ -60,33 +56,21 @@ def test_a_changed_digit_is_noticed(tmp_path: Path) -> None:
     text = path.read_text()
     assert '"seed": 3' in text
     path.write_text(text.replace('"seed": 3', '"seed": 4'))
-    with pytest.raises(
-        RecordError, match=r"seed3.json is damaged: its content has the hash \w{8}, not \w{8}"
-    ):
+    says = r"seed3.json is damaged: its content has the hash \w{8}, not \w{8}"
+    with pytest.raises(RecordError, match=says):
         record.read(path)
     path.write_text(text)
-    assert "check" not in record.read(path)
+    assert record.read(path) == made()
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
-    record.write(path_of(tmp_path), made())
-    assert record.read(path_of(tmp_path)) == made()
-
-
-def test_runs_of_a_setting_share_one_file(tmp_path: Path) -> None:
-    for seed in range(4):
-        record.write(path_of(tmp_path, seed), made(seed=seed, config=made()["config"] | {"seed": seed}))
-    assert len(list(tmp_path.iterdir())) == 5
+def test_runs_of_a_setting_share_one_file_and_one_that_differs_in_it_has_its_own(tmp_path: Path) -> None:
+    runs = [made(seed=seed, config=made()["config"] | {"seed": seed}) for seed in range(5)]
+    runs[4]["config"]["tracker"] = "wandb"
+    for seed, files in enumerate((2, 3, 4, 5, 7)):
+        record.write(path_of(tmp_path, seed), runs[seed])
+        assert len(list(tmp_path.iterdir())) == files
     assert "config" not in json.loads(path_of(tmp_path).read_text())
-    assert [record.read(path_of(tmp_path, k))["config"]["seed"] for k in range(4)] == [0, 1, 2, 3]
-
-
-def test_a_run_that_differs_in_what_is_shared_has_a_setting_of_its_own(tmp_path: Path) -> None:
-    other = made(seed=4, config=made()["config"] | {"seed": 4, "tracker": "wandb"})
-    record.write(path_of(tmp_path), made())
-    record.write(path_of(tmp_path, 4), other)
-    assert len(list(tmp_path.glob("*.setting.json"))) == 2
-    assert [record.read(path_of(tmp_path, k)) for k in (3, 4)] == [made(), other]
+    assert [record.read(path_of(tmp_path, seed)) for seed in range(5)] == runs
 
 
 def test_a_damaged_setting_is_mended_by_the_next_run(tmp_path: Path) -> None:
@@ -102,9 +86,6 @@ def test_not_a_number_becomes_null(tmp_path: Path) -> None:
     assert record.finite({"a": [float("nan"), float("inf"), 1.5]}) == {"a": [None, None, 1.5]}
     record.write(path_of(tmp_path), made(metrics={"best": {"test": {"mse": float("nan")}}, "last": None}))
     assert record.read(path_of(tmp_path))["metrics"] == {"best": {"test": {"mse": None}}, "last": None}
-
-
-# ---------------------------------------------------------------------------- what cannot be used
 
 
 @pytest.mark.parametrize(
@@ -132,9 +113,7 @@ def test_not_a_number_becomes_null(tmp_path: Path) -> None:
 def test_a_value_of_the_wrong_kind_is_named(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     record.write(path_of(tmp_path), made())
     change(path_of(tmp_path), **changes)
-    with pytest.raises(RecordError, match=said) as caught:
-        record.read(path_of(tmp_path))
-    assert path_of(tmp_path).name in str(caught.value) and "\n" not in str(caught.value)
+    refused(tmp_path, said)
 
 
 @pytest.mark.parametrize(
@@ -157,9 +136,7 @@ def test_a_value_of_the_wrong_kind_is_named_in_each_run_of_a_setting(
     for seed in (3, 4):
         record.write(path_of(tmp_path, seed), made(**changes, seed=seed))
     for seed in (3, 4, 3):
-        with pytest.raises(RecordError, match=said) as caught:
-            record.read(path_of(tmp_path, seed))
-        assert path_of(tmp_path, seed).name in str(caught.value)
+        refused(tmp_path, said, seed)
 
 
 @pytest.mark.parametrize(
@@ -179,26 +156,19 @@ def test_a_value_of_the_wrong_kind_is_named_in_each_run_of_a_setting(
 )
 def test_a_file_that_is_no_record_is_named(tmp_path: Path, content: bytes, said: str) -> None:
     path_of(tmp_path).write_bytes(content)
-    with pytest.raises(RecordError, match=said) as caught:
-        record.read(path_of(tmp_path))
-    assert path_of(tmp_path).name in str(caught.value) and "\n" not in str(caught.value)
+    refused(tmp_path, said)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match=r"seed3\.json cannot be read: No such file"):
-        record.read(path_of(tmp_path))
+    refused(tmp_path, r"seed3\.json cannot be read: No such file")
     with pytest.raises(RecordError, match=r"cannot be read: a folder, expected a file"):
         record.read(tmp_path)
 
 
 def test_a_run_without_its_setting_names_it(tmp_path: Path) -> None:
     record.write(path_of(tmp_path), made())
-    setting = setting_of(tmp_path)
-    setting.unlink()
-    with pytest.raises(
-        RecordError, match=r"seed3\.json belongs to the setting .*setting\.json, which cannot"
-    ):
-        record.read(path_of(tmp_path))
+    setting_of(tmp_path).unlink()
+    refused(tmp_path, r"seed3\.json belongs to the setting .*setting\.json, which cannot")
 
 
 @pytest.mark.parametrize(
@@ -217,11 +187,8 @@ def test_a_setting_that_was_changed_is_named(tmp_path: Path, changes: dict[str, 
         record.read(path_of(tmp_path))
 
 
-# ---------------------------------------------------------------------------- diff
-
-
 def test_diff_joins_runs_with_their_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    other = copy.deepcopy(made(seed=4))
+    other = made(seed=4)
     other["config"] |= {"seed": 4, "model": {"dt": 0.2}}
     other["data"]["files"][0]["verified"] = "content"
     record.write(path_of(tmp_path), made())
@@ -233,5 +200,4 @@ def test_diff_joins_runs_with_their_settings(tmp_path: Path, capsys: pytest.Capt
         "data.files.a.zip.verified: 'bytes' | 'content'",
         "seed: 3 | 4",
     ]
-    setting_of_first = record.split(made())[0]
-    assert setting_of_first["config"] == {"profile": "full", "model": {"dt": 0.1}}
+    assert record.split(made())[0]["config"] == {"profile": "full", "model": {"dt": 0.1}}

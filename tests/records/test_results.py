@@ -1,11 +1,10 @@
 """The records of the repository can be read, and are packed; the documents show what is in them."""
 
 import csv
-import importlib.util
 import io
 import re
+import runpy
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -33,20 +32,13 @@ def test_runs_and_curves_are_packed_and_every_setting_is_one_of_a_run() -> None:
     assert [path for path in loose if "adhoc" not in path.parts] == [], TIDY
 
 
-def _readme() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("readme_commands", ROOT / "scripts" / "readme_commands.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_pandas_of_the_how_to_gives_the_numbers_of_a_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("pandas")
     text = (ROOT / "docs" / "read-a-record.md").read_text(encoding="utf-8")
-    (block,) = [b for b in _readme().blocks(text) if b.language == "python" and "pandas" in b.lines[0]]
+    blocks = runpy.run_path(str(ROOT / "scripts" / "readme_commands.py"))["blocks"](text)
+    (block,) = [b for b in blocks if b.language == "python" and "pandas" in b.lines[0]]
     files.write_text(tmp_path / "results" / export.NAME, export.runs_csv(OWN_RESULTS))
     monkeypatch.chdir(tmp_path)
     exec("\n".join(block.lines), {})
@@ -57,11 +49,7 @@ def test_the_pandas_of_the_how_to_gives_the_numbers_of_a_table(
         line = next(line for line in table.splitlines() if line.startswith(f"| {row.label} |"))
         ours = line.split("|")[3].strip().strip("*")
         mean, sd, n = printed[spec.cell(row, spec.columns[0]).experiment].split()
-        assert f"{float(mean):.3f} ± {float(sd):.3f}" == ours, row.label
-        assert n == "10"
-
-
-# ---------------------------------------------------------------------------- the command
+        assert (f"{float(mean):.3f} ± {float(sd):.3f}", n) == (ours, "10"), row.label
 
 
 def write(root: Path, folder: str, seed: int, mse: float) -> Path:

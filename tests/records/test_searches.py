@@ -25,13 +25,8 @@ def test_damaged_results_are_one_line(wrong, tmp_path, monkeypatch):
 def test_results_of_earlier_versions_have_the_present_form():
     """Without stages, and in stages; what is no file of a search is refused."""
     rows = [
-        {
-            "trial": i,
-            "point": {"a": i},
-            "value": value,
-            "status": "finished" if value else "diverged",
-            "identity": "x",
-        }
+        {"trial": i, "point": {"a": i}, "value": value, "identity": "x"}
+        | {"status": "finished" if value else "diverged"}
         for i, value in enumerate([0.5, 0.25, None])
     ]
     plain = {"search": TINY | {"experiment": "lem/fitzhugh_nagumo-lstm"}, "trials": rows}

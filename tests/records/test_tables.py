@@ -3,20 +3,19 @@
 What is missing is `not run` there, whatever data sets and caches the machine has.
 """
 
-import io
+import re
 from pathlib import Path
 
 import pytest
-from rich.console import Console
+from made_records import on_terminal
 
 from physml.base.paths import OWN_RESULTS, ROOT, own_folders
 from physml.listing.overview import HEADS, line, text
 from physml.queue.requested import RequestedRuns, RunOptions
 from physml.records.costs import hours_of_settings
-from physml.report.table.collect import recorded
+from physml.report.table.collect import Table, recorded
 from physml.report.table.spec import find_table, load_table, table_ids
 from physml.report.text.document import markdown, md_table
-from physml.report.text.screen import Screen
 from physml.report.view.finding import written
 from physml.report.view.text import document
 
@@ -36,24 +35,21 @@ def no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_data")
 @pytest.mark.parametrize("ident", table_ids(kind="runs"))
 def test_a_table_in_results_is_the_one_that_the_records_give(ident: str) -> None:
-    spec = load_table(find_table(ident))
-    requested = RequestedRuns(spec.runs, RunOptions(), ident)
-    table = recorded(spec, requested.identities, requested.wanted_records(), hours=hours_of_settings())
+    table = table_of(ident)
     rendered = markdown(document(table))
-    assert (TABLES / f"{ident}.md").read_text(encoding="utf-8") == rendered, (
-        f"physml table {ident} --no-run --write writes it anew"
-    )
+    kept = (TABLES / f"{ident}.md").read_text(encoding="utf-8")
+    assert kept == rendered, f"physml table {ident} --no-run --write writes it anew"
     assert "blocked" not in rendered
-    if spec.finding:
+    if table.spec.finding:
         assert written(table), f"other outcomes: read `finding` of conf/table/{ident}.yaml again"
     (_, _, row) = md_table(HEADS, [line(table)])
     assert row in OVERVIEW.read_text(encoding="utf-8"), "physml table --all --write writes it anew"
 
 
 def test_the_overview_has_every_table_of_results_and_says_what_outcomes_mean() -> None:
-    rows = [row for row in OVERVIEW.read_text(encoding="utf-8").splitlines() if row.startswith("| [")]
-    assert [row.partition("](")[0].removeprefix("| [") for row in rows] == table_ids(kind="runs")
-    assert OVERVIEW.read_text(encoding="utf-8").startswith(text([]).rstrip("\n"))
+    page = OVERVIEW.read_text(encoding="utf-8")
+    assert re.findall(r"^\| \[(.*?)\]\(", page, re.MULTILINE) == table_ids(kind="runs")
+    assert page.startswith(text([]).rstrip("\n"))
 
 
 @pytest.mark.usefixtures("no_data")
@@ -71,12 +67,13 @@ def test_the_table_in_the_readme_is_the_real_one() -> None:
 
 def screen(ident: str) -> list[str]:
     """The lines that a terminal of 80 columns shows."""
+    return on_terminal(document(table_of(ident))).rstrip().split("\n")
+
+
+def table_of(ident: str) -> Table:
     spec = load_table(find_table(ident))
     requested = RequestedRuns(spec.runs, RunOptions(), ident)
-    table = recorded(spec, requested.identities, requested.wanted_records(), hours=hours_of_settings())
-    out = io.StringIO()
-    Console(file=out, width=80, color_system=None).print(Screen(document(table)))
-    return [line.rstrip() for line in out.getvalue().rstrip().splitlines()]
+    return recorded(spec, requested.identities, requested.wanted_records(), hours=hours_of_settings())
 
 
 def test_there_are_no_other_files_in_results() -> None:

@@ -34,9 +34,8 @@ def test_citation_file_has_the_five_papers():
     assert {paper.url for paper in papers.values()} == set(known)
     for paper in papers.values():
         other = known[paper.url]
-        assert (other["title"], other["year"]) == (paper.title, paper.year)
-        authors = [f"{a['family-names']}, {a['given-names']}" for a in other["authors"]]
-        assert authors == list(paper.author)
+        authors = tuple(f"{a['family-names']}, {a['given-names']}" for a in other["authors"])
+        assert (other["title"], other["year"], authors) == (paper.title, paper.year, tuple(paper.author))
 
 
 def test_the_command_prints_each_entry_once(capsys):
@@ -44,9 +43,8 @@ def test_the_command_prints_each_entry_once(capsys):
     out = capsys.readouterr().out
     keys = re.findall(r"^@\w+\{(\w+),$", out, re.MULTILINE)
     assert len(keys) == len(set(keys))
-    assert {"physml", "rusch2022lem", "rusch2021cornn", "kusupati2018fastgrnn", "hochreiter1997lstm"} <= set(
-        keys
-    )
+    assert {"physml", "rusch2022lem", "rusch2021cornn", "kusupati2018fastgrnn"} < set(keys)
+    assert "hochreiter1997lstm" in keys
     assert out.count("{") == out.count("}")
     assert main.main(["cite", "talk-2-noisy"]) == 0
     assert "dau2018ucr" in capsys.readouterr().out

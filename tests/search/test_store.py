@@ -34,18 +34,21 @@ def content(rows=ROWS):
     return {"rounds": [{"trials": len(rows), "space": SPACE}], "trials": trials}
 
 
+def copied(storage):
+    """A file or a database with a study of these trials."""
+    TrialStore("s", "lower", str(storage)).update(content())
+    return storage
+
+
 def study_of(storage, name="s"):
     if storage.endswith(".journal"):
         storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(storage))
     return optuna.load_study(study_name=name, storage=storage)
 
 
-@pytest.fixture(params=["journal", "database"])
-def storage(request, tmp_path):
-    return str(tmp_path / "x.journal") if request.param == "journal" else f"sqlite:///{tmp_path}/x.db"
-
-
-def test_the_study_has_what_the_records_say_and_follows_them(storage, capsys):
+@pytest.mark.parametrize("place", ["{}/x.journal", "sqlite:///{}/x.db"])
+def test_the_study_has_what_the_records_say_and_follows_them(place, tmp_path, capsys):
+    storage = place.format(tmp_path)
     copy = TrialStore("s", "lower", storage)
     copy.update(content())
     study = study_of(storage)
@@ -53,8 +56,8 @@ def test_the_study_has_what_the_records_say_and_follows_them(storage, capsys):
     assert study.best_value == 2.5 and study.trials[0].intermediate_values == {0: 3.0, 1: 2.5}
     assert study.trials[1].params == {"a": 0.2, "b": None}
     after = [*ROWS[:3], ("finished", [2.0, 1.5], 1.5), ("missing", [None], None)]
-    copy.update(content(after))
-    copy.update(content(after))
+    for _ in range(2):
+        copy.update(content(after))
     study = study_of(storage)
     assert study.best_trial.number == 3 and len(study.trials) == 5
     assert study.trials[3].intermediate_values == {0: 2.0, 1: 1.5}
@@ -64,22 +67,17 @@ def test_the_study_has_what_the_records_say_and_follows_them(storage, capsys):
 def test_records_win_over_a_study_that_disagrees(tmp_path, capsys):
     """A digit that was changed would be the best value of the search."""
     path = tmp_path / "x.journal"
-    TrialStore("s", "lower", str(path)).update(content())
-    for right, wrong in (
-        ('"value":2.5', '"value":0.5'),
-        ('"a":0.2', '"a":"far"'),
-        ('"state":2', '"state":1'),
-    ):
-        text = path.read_text()
+    changes = {'"value":2.5': '"value":0.5', '"a":0.2': '"a":"far"', '"state":2': '"state":1'}
+    for right, wrong in changes.items():
+        text = copied(path).read_text()
         assert right in text
         path.write_text(text.replace(right, wrong))
-        TrialStore("s", "lower", str(path)).update(content())
+        copied(path)
         study = study_of(str(path))
         assert study.best_value == 2.5 and study.trials[1].params["a"] == 0.2
         assert [trial.state.name for trial in study.trials] == ["COMPLETE", "PRUNED", "FAIL", "RUNNING"]
         assert "x.journal: made again, since it differed from the records" in capsys.readouterr().out
         path.unlink()
-        TrialStore("s", "lower", str(path)).update(content())
 
 
 @pytest.mark.parametrize(
@@ -97,15 +95,14 @@ def test_records_win_over_a_study_that_disagrees(tmp_path, capsys):
     ],
 )
 def test_any_damage_of_a_journal_is_one_line_with_its_place(damage, tmp_path):
-    path = tmp_path / "x.journal"
-    TrialStore("s", "lower", str(path)).update(content())
+    path = copied(tmp_path / "x.journal")
     lines = path.read_text().splitlines()
     number = next(i for i, line in enumerate(lines) if '"a":0.2' in line)
     assert damage(lines[number]) != lines[number]
     lines[number] = damage(lines[number])
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     with pytest.raises(DataError, match=rf"x\.journal:{number + 1}: damaged: .*made again") as error:
-        TrialStore("s", "lower", str(path)).update(content())
+        copied(path)
     assert "\n" not in str(error.value)
 
 
@@ -119,16 +116,15 @@ def test_a_journal_is_a_file_of_its_own(kind, tmp_path):
     if kind == "link":
         victim.write_bytes(b"half a line")
     with pytest.raises(DataError, match=rf"x\.journal does not answer: a {kind.split()[0]}, expected a file"):
-        TrialStore("s", "lower", str(path)).update(content())
+        copied(path)
     assert victim.read_bytes() == b"half a line" if kind == "link" else not victim.exists()
 
 
 def test_half_a_line_of_a_killed_writer_is_removed(tmp_path):
-    path = tmp_path / "x.journal"
-    TrialStore("s", "lower", str(path)).update(content())
+    path = copied(tmp_path / "x.journal")
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"op_code":4,"worker')
-    TrialStore("s", "lower", str(path)).update(content())
+    copied(path)
     assert path.read_bytes().startswith(whole + b'{"op_code":')
     assert all(map(json.loads, path.read_text().splitlines()))
 
@@ -141,14 +137,13 @@ def test_nothing_in_a_study_is_unpickled(tmp_path):
         def __reduce__(self):
             return (open, (str(victim), "w"))
 
-    TrialStore("s", "lower", str(path)).update(content())
-    state = pickle.dumps(Evil()).hex()
+    state, text = pickle.dumps(Evil()).hex(), copied(path).read_text()
     for number in range(4):
         for key in ("cma:optimizer", "cma:optimizer:0", "cmawm:optimizer:0", "popsize"):
             change = {"op_code": 9, "worker_id": "w", "trial_id": number, "system_attr": {key: state}}
-            path.write_text(path.read_text() + json.dumps(change) + "\n")
-    path.write_text("\n".join(line for line in path.read_text().splitlines() if line) + "\n")
-    TrialStore("s", "lower", str(path)).update(content())
+            text += json.dumps(change) + "\n"
+    path.write_text(text)
+    copied(path)
     assert not victim.exists()
 
 
@@ -171,18 +166,15 @@ def test_secrets_of_a_storage_are_not_shown():
         assert "secret" not in str(error.value)
 
 
-def test_a_database_that_does_not_answer(tmp_path):
+def test_a_database_that_does_not_answer_and_a_driver_that_is_missing_are_named(tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"does not answer: .*Once it does, the same command goes on"):
-        TrialStore("s", "lower", f"sqlite:///{tmp_path}/no/such/folder/x.db").update(content())
+        copied(f"sqlite:///{tmp_path}/no/such/folder/x.db")
     (tmp_path / "x.db").write_bytes(b"no database" * 100)
     with pytest.raises(DataError, match=r"x\.db does not answer: .*made again from the records"):
-        TrialStore("s", "lower", f"sqlite:///{tmp_path}/x.db").update(content())
-
-
-def test_a_driver_that_is_missing_is_named(monkeypatch):
+        copied(f"sqlite:///{tmp_path}/x.db")
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(MissingExtra, match=r"://\*\*\*@host/x needs a driver .*pip install .*psycopg"):
-        TrialStore("s", "lower", "postgresql+psycopg://u:secret@host/x").update(content())
+        copied("postgresql+psycopg://u:secret@host/x")
 
 
 # ---------------------------------------------------------------------------- of a search

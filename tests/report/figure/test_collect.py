@@ -29,42 +29,32 @@ STEPS = np.arange(100, 600, 100)
 
 
 def spec(**changes: Any) -> FigureSpec:
+    series = [{"label": "A", "experiment": "t/a"}, {"label": "B", "experiment": "t/b"}]
     content: dict[str, Any] = {
-        "id": "nobody-fig-1",
-        "title": "A figure",
-        "source": "nobody",
-        "kind": "curves",
-        "metric": "test/mse",
-        "seeds": [0, 1],
-        "x_label": "training steps",
-        "y_label": "test MSE",
-        "y_scale": "log",
-        "marks": [{"y": 0.167, "label": "always answering 1"}],
-        "panels": [
-            {
-                "title": "T = 5",
-                "series": [{"label": "A", "experiment": "t/a"}, {"label": "B", "experiment": "t/b"}],
-            }
-        ],
-    }
+        "id": "nobody-fig-1", "title": "A figure", "source": "nobody", "kind": "curves", "metric": "test/mse",
+        "seeds": [0, 1], "x_label": "training steps", "y_label": "test MSE", "y_scale": "log",
+        "marks": [{"y": 0.167, "label": "always answering 1"}], "panels": panel(*series, title="T = 5"),
+    }  # fmt: skip
     return structure(FigureSpec, content | changes, "nobody-fig-1.yaml")
 
 
+def panel(*series: dict[str, Any], title: str = "p", **changes: Any) -> list[dict[str, Any]]:
+    """The panels of a figure that has one."""
+    return [{"title": title, "series": list(series), **changes}]
+
+
 def histogram(**changes: Any) -> FigureSpec:
-    series = [
-        {"label": "Δt_n", "experiment": "t/a", "array": "dt_n"},
-        {"label": "Δt̄_n", "experiment": "t/a", "array": "dtbar_n"},
-    ]
-    panels = [{"title": "scales", "series": series}]
-    marks = [{"x": 0.02, "label": "slow"}]
-    return spec(kind="histogram", metric=None, seeds=[0], panels=panels, marks=marks, bins=20, **changes)
+    labels = {"dt_n": "Δt_n", "dtbar_n": "Δt̄_n"}
+    series = [{"label": label, "experiment": "t/a", "array": name} for name, label in labels.items()]
+    content = {"marks": [{"x": 0.02, "label": "slow"}], "panels": panel(*series, title="scales"), "bins": 20}
+    return spec(kind="histogram", metric=None, seeds=[0], **content, **changes)
 
 
-def record(folder: Path, experiment: str, seed: int, **changes: Any) -> dict[str, Any]:
-    """A record with its curve and its arrays beside it."""
+def record(folder: Path, experiment: str, seed: int, last: int = 500, **changes: Any) -> dict[str, Any]:
+    """A record with its curve, which ends after some steps as a rule may end it, and its arrays beside it."""
     stem = f"{experiment.replace('/', '-')}-seed{seed}"
     lines = ["epoch,step,seconds,lr,train/loss,valid/mse,test/mse"]
-    for i, step in enumerate(STEPS):
+    for i, step in enumerate(range(100, last + 1, 100)):
         test = "" if step == 300 and seed == 1 else f"{(1 + seed) / step}"  # a row without a test score
         lines.append(f"{i},{step},1.0,0.1,0.5,0.4,{test}")
     with gzip.open(folder / f"{stem}.curve.csv.gz", "wt") as file:
@@ -75,13 +65,18 @@ def record(folder: Path, experiment: str, seed: int, **changes: Any) -> dict[str
     return finished(experiment, seed, **beside | changes)
 
 
+def made(runs: list[dict[str, Any]], of: FigureSpec | None = None, **options: Any) -> Figure:
+    figure = of or spec()
+    return collect(figure, ids(*experiments_of(figure)), runs, **options)
+
+
 def first(figure: Figure) -> Curve:
     return figure.panels[0][1][0]
 
 
 def test_a_curve_is_the_mean_over_seeds_at_their_common_steps(tmp_path: Path) -> None:
     records = [record(tmp_path, "t/a", k) for k in range(2)]
-    figure = collect(spec(), ids("t/a", "t/b"), records)
+    figure = made(records)
     curve = first(figure)
     steps = np.array([100, 200, 400, 500])
     assert curve.x is not None and curve.y is not None and curve.low is not None and curve.high is not None
@@ -90,30 +85,23 @@ def test_a_curve_is_the_mean_over_seeds_at_their_common_steps(tmp_path: Path) ->
     np.testing.assert_allclose(curve.low, 1 / steps)
     np.testing.assert_allclose(curve.high, 2 / steps)
     assert state_lines(figure) == ["T = 5, A: 2/2, complete", "T = 5, B: 0/2, missing"]
-    canvas = draw(collect(spec(), ids("t/a", "t/b"), records[:1]))
+    canvas = draw(made(records[:1]))
     (axes,) = canvas.axes
     assert said(canvas) == ["A (1 of 2 runs)", "always answering 1"] and notes(canvas) == ["not run: B"]
     assert axes.get_yscale() == "log" and axes.get_xlabel() == "training steps"
     assert len(axes.lines[0].get_xdata()) == len(STEPS)  # type: ignore[arg-type]
-    assert notes(draw(collect(spec(), ids("t/a", "t/b"), []))) == ["not run: A, B"]
+    assert notes(draw(made([]))) == ["not run: A, B"]
 
 
 def test_a_series_may_have_a_metric_of_its_own(tmp_path: Path) -> None:
     """As the lags of own-gradients-training, where the figure has none."""
-    series = [
-        {"label": "A", "experiment": "t/a", "metric": "test/mse"},
-        {"label": "A, valid", "experiment": "t/a", "metric": "valid/mse"},
-    ]
-    panels: list[dict[str, Any]] = [{"title": "T = 5", "series": series}]
-    figure = collect(spec(metric=None, panels=panels, seeds=[0]), ids("t/a"), [record(tmp_path, "t/a", 0)])
-    (_, (test, valid)) = figure.panels[0]
+    series = [{"label": m, "experiment": "t/a", "metric": m} for m in ("test/mse", "valid/mse")]
+    own = spec(metric=None, panels=panel(*series), seeds=[0])
+    (_, (test, valid)) = made([record(tmp_path, "t/a", 0)], own).panels[0]
     np.testing.assert_allclose(test.y, 1 / STEPS)
     np.testing.assert_allclose(valid.y, np.full(len(STEPS), 0.4))
     with pytest.raises(ConfigError, match="kind curves needs a metric"):
-        spec(
-            metric=None,
-            panels=[{"title": "T = 5", "series": [series[0], {"label": "B", "experiment": "t/b"}]}],
-        )
+        spec(metric=None, panels=panel(*series, {"label": "B", "experiment": "t/b"}))
 
 
 def said(canvas: Any, panel: int = 0) -> list[str]:
@@ -132,17 +120,8 @@ def notes(canvas: Any, panel: int = 0) -> list[str]:
 SHORT = "500 of 60,000 steps"
 
 
-def ended(folder: Path, seed: int, steps: int, **changes: Any) -> dict[str, Any]:
-    """A record whose curve ends after some steps, as a stopping rule may end it."""
-    shortened = record(folder, "t/a", seed, **changes)
-    path = folder / shortened["curve"]
-    lines = gzip.decompress(path.read_bytes()).decode().splitlines()
-    path.write_bytes(gzip.compress("\n".join(lines[: 1 + steps // 100]).encode() + b"\n"))
-    return shortened
-
-
 def test_runs_that_end_at_different_steps_are_no_mean_but_lines_of_their_own(tmp_path: Path) -> None:
-    figure = collect(spec(), ids("t/a", "t/b"), [ended(tmp_path, 0, 200), ended(tmp_path, 1, 500)])
+    figure = made([record(tmp_path, "t/a", 0, last=200), record(tmp_path, "t/a", 1)])
     curve = first(figure)
     assert curve.y is None and curve.drawn
     assert [steps[-1] for steps, _ in curve.each] == [200, 500]
@@ -156,8 +135,8 @@ def test_runs_that_end_at_different_steps_are_no_mean_but_lines_of_their_own(tmp
 
 def test_a_short_budget_stands_in_the_legend_and_below(tmp_path: Path) -> None:
     """Even where all runs end at the same step they are no mean of the paper's."""
-    records = [ended(tmp_path, seed, 500, short=SHORT) for seed in range(2)]
-    figure = collect(spec(), ids("t/a", "t/b"), records)
+    records = [record(tmp_path, "t/a", seed, short=SHORT) for seed in range(2)]
+    figure = made(records)
     assert len(first(figure).each) == 2 and first(figure).shorts == (SHORT,)
     canvas = draw(figure)
     assert said(canvas)[0] == "A (2 runs, short budget)"
@@ -165,52 +144,40 @@ def test_a_short_budget_stands_in_the_legend_and_below(tmp_path: Path) -> None:
     assert said(draw(collect(spec(), ids("t/a"), records[:1])))[0] == "A (1 of 2 runs, short budget)"
 
 
-def with_own_seeds() -> FigureSpec:
-    series = [{"label": "A", "experiment": "t/a"}, {"label": "B", "experiment": "t/b", "seeds": [0]}]
-    return spec(panels=[{"title": "T = 5", "series": series}])
-
-
 def test_a_series_may_have_seeds_of_its_own(tmp_path: Path) -> None:
-    figure = with_own_seeds()
+    own = {"label": "B", "experiment": "t/b", "seeds": [0]}
+    figure = spec(panels=panel({"label": "A", "experiment": "t/a"}, own, title="T = 5"))
     assert figure.runs == [("t/a", 0, 0), ("t/a", 0, 1), ("t/b", 0, 0)]
     assert figure.with_seeds((7,)).runs == [("t/a", 0, 7), ("t/b", 0, 7)]  # of the command line
     records = [record(tmp_path, e, seed) for e in ("t/a", "t/b") for seed in range(2)]
-    collected = collect(figure, ids("t/a", "t/b"), records)
+    collected = made(records, figure)
     assert state_lines(collected) == ["T = 5, A: 2/2, complete", "T = 5, B: 1/1, complete"]
     assert said(draw(collected)) == ["A (2 runs)", "B (1 run)", "always answering 1"]
-    same = collect(spec(), ids("t/a", "t/b"), records)
+    same = made(records)
     assert said(draw(same)) == ["2 runs", "A", "B", "always answering 1"]
 
 
 def test_a_legend_stands_beside_the_axes(tmp_path: Path) -> None:
-    series = [{"label": letter, "experiment": f"t/{letter}"} for letter in "abcdef"]
-    records = [record(tmp_path, f"t/{letter}", seed) for letter in "abcdef" for seed in range(2)]
-    figure = collect(
-        spec(panels=[{"title": "T = 5", "series": series}]), ids(*(f"t/{e}" for e in "abcdef")), records
-    )
-    legend_is_beside(draw(figure))
-    of_points = [{"label": e, "points": [{"x": 1, "experiment": f"t/{e}"}]} for e in "abcdef"]
-    dots = spec(kind="points", metric="test/accuracy", panels=[{"title": "p", "series": of_points}])
-    records = [scored(tmp_path, f"t/{letter}", 0, 0.5) for letter in "abcdef"]
-    figure = collect(dots, ids(*(f"t/{e}" for e in "abcdef")), records)
-    legend_is_beside(draw(figure))
-
-
-def legend_is_beside(canvas: Any) -> None:
-    canvas.draw_without_rendering()
-    (axes,) = canvas.axes
-    legend = axes.get_legend()
-    assert legend is not None and len(legend.get_texts()) == 7
-    box = legend.get_window_extent()
-    assert axes.get_window_extent().x1 < box.x0 and box.x1 <= canvas.bbox.x1 and box.y0 >= 0
+    names = [f"t/{letter}" for letter in "abcdef"]
+    lines = spec(panels=panel(*({"label": name, "experiment": name} for name in names)))
+    of_points = ({"label": name, "points": [{"x": 1, "experiment": name}]} for name in names)
+    dots = spec(kind="points", metric="test/accuracy", panels=panel(*of_points))
+    records = [scored(tmp_path, name, seed, 0.5) for name in names for seed in range(2)]
+    for figure in (lines, dots):
+        canvas = draw(made(records, figure))
+        canvas.draw_without_rendering()
+        (axes,) = canvas.axes
+        legend = axes.get_legend()
+        assert legend is not None and len(legend.get_texts()) == 7
+        box = legend.get_window_extent()
+        assert axes.get_window_extent().x1 < box.x0 and box.x1 <= canvas.bbox.x1 and box.y0 >= 0
 
 
 def test_panels_stand_in_rows_and_a_label_has_one_colour() -> None:
-    arguments = {"dt": 0.1, "horizon": 1.0}
     solid = {"label": "slow", "arguments": {"frequency": 1.0}}
     dashed = {"label": "fast", "arguments": {"frequency": 5.0}, "line": "dashed"}
     panels = [
-        {"title": title, "series": series, "arguments": arguments, "y_label": title}
+        {"title": title, "series": series, "arguments": {"dt": 0.1, "horizon": 1.0}, "y_label": title}
         for title, series in (("p", [solid]), ("q", [dashed, solid]), ("r", [dashed]))
     ]
     panels[0]["function"] = "physml.lab.simulate.oscillators.signal"  # its own, the others have the figure's
@@ -218,7 +185,7 @@ def test_panels_stand_in_rows_and_a_label_has_one_colour() -> None:
         kind="trajectories", metric=None, seeds=[], marks=[], panels=panels, columns=2,
         function=panels[0]["function"], y_scale="linear", y_limits=[-1.5, 2.5],
     )  # fmt: skip
-    collected = collect(figure, {}, [])
+    collected = made([], figure)
     np.testing.assert_allclose(first(collected).y, np.cos(0.1 * np.arange(1, 11)))
     assert state_lines(collected)[0] == "p, slow: simulated"
     canvas = draw(collected)
@@ -239,7 +206,7 @@ def heights(canvas: Any) -> list[float]:
 
 def test_a_histogram_of_the_arrays_beside_a_record_has_an_area_only_on_a_linear_axis(tmp_path: Path) -> None:
     for scale, filled in (("log", 0), ("linear", 2)):
-        figure = collect(histogram(y_scale=scale), ids("t/a"), [record(tmp_path, "t/a", 0)])
+        figure = made([record(tmp_path, "t/a", 0)], histogram(y_scale=scale))
         slow, canvas = figure.panels[0][1][1], draw(figure)
         assert slow.values is not None and slow.values.shape == (50,) and heights(canvas) == [50, 50]
         assert sum(patch.get_fill() for patch in canvas.axes[0].patches) == filled
@@ -251,28 +218,28 @@ def test_a_histogram_on_a_logarithmic_axis_has_bins_of_equal_width_there(tmp_pat
     assert np.diff(np.log(edges)) == pytest.approx(np.log(1e5) / 20, rel=1e-5)
     assert np.histogram(values, edges)[0].sum() == 3
     assert histogram_edges(values, histogram()) == pytest.approx(np.linspace(0, 0.1, 21))
-    figure = collect(histogram(x_scale="log"), ids("t/a"), [record(tmp_path, "t/a", 0)])
+    figure = made([record(tmp_path, "t/a", 0)], histogram(x_scale="log"))
     assert draw(figure).axes[0].get_xscale() == "log"
 
 
 def test_arrays_are_drawn_one_against_another(tmp_path: Path) -> None:
     series = {"label": "A", "experiment": "t/a", "array": "error", "over": "step"}
-    made_of = spec(kind="arrays", metric=None, seeds=[0], panels=[{"title": "p", "series": [series]}])
+    made_of = spec(kind="arrays", metric=None, seeds=[0], panels=panel(series))
     np.savez(tmp_path / "a.npz", step=np.array([1.0, 2.0]), error=np.array([0.5, 0.1]))
     run = record(tmp_path, "t/a", 0, arrays="a.npz")
-    curve = first(collect(made_of, ids("t/a"), [run]))
+    curve = first(made([run], made_of))
     assert curve.x is not None and curve.y is not None and str(curve.state) == "complete"
     assert (curve.x.tolist(), curve.y.tolist()) == ([1.0, 2.0], [0.5, 0.1])
     np.savez(tmp_path / "a.npz", error=np.array([0.5, 0.1]))
-    assert "has no array step" in state_lines(collect(made_of, ids("t/a"), [run]))[0]
+    assert "has no array step" in state_lines(made([run], made_of))[0]
     with pytest.raises(ConfigError, match="kind arrays needs an over"):
-        spec(kind="arrays", metric=None, panels=[{"title": "p", "series": [{**series, "over": None}]}])
+        spec(kind="arrays", metric=None, panels=panel({**series, "over": None}))
 
 
-def points(**changes: Any) -> FigureSpec:
-    of = [{"x": 1, "experiment": "t/a"}, {"x": 2, "experiment": "t/b"}, {"x": 4, "experiment": "t/c"}]
-    panels = [{"title": "clipped", "series": [{"label": "A", "points": of}]}]
-    return spec(kind="points", metric="test/accuracy", panels=panels, y_scale="linear", **changes)
+def points(names: str = "abc", **changes: Any) -> FigureSpec:
+    of = [{"x": 2**i, "experiment": f"t/{name}"} for i, name in enumerate(names)]
+    content = {"panels": panel({"label": "A", "points": of}), "y_scale": "linear"}
+    return spec(kind="points", metric="test/accuracy", **content, **changes)
 
 
 def scored(folder: Path, experiment: str, seed: int, accuracy: float, **changes: Any) -> dict[str, Any]:
@@ -282,7 +249,7 @@ def scored(folder: Path, experiment: str, seed: int, accuracy: float, **changes:
 def test_points_are_means_over_seeds_with_their_standard_deviation(tmp_path: Path) -> None:
     records = [scored(tmp_path, "t/a", 0, 0.5), scored(tmp_path, "t/a", 1, 0.7)]
     records += [scored(tmp_path, "t/c", 0, 0.9)]
-    figure = collect(points(), ids("t/a", "t/b", "t/c"), records)
+    figure = made(records, points())
     curve = first(figure)
     assert curve.x is not None and curve.x.tolist() == [1, 4]
     assert curve.y == pytest.approx([0.6, 0.9]) and curve.high is not None
@@ -295,60 +262,49 @@ def test_points_are_means_over_seeds_with_their_standard_deviation(tmp_path: Pat
 
 
 def test_a_panel_without_runs_is_left_out_and_named(tmp_path: Path) -> None:
-    series = [{"label": "A", "experiment": "t/a"}]
-    other = [{"label": "B", "experiment": "t/b"}]
-    two = spec(panels=[{"title": "T = 5", "series": series}, {"title": "T = 9", "series": other}], seeds=[0])
-    canvas = draw(collect(two, ids("t/a", "t/b"), [record(tmp_path, "t/a", 0)], blocked={"t/b": "no data"}))
+    panels = panel({"label": "A", "experiment": "t/a"}, title="T = 5")
+    panels += panel({"label": "B", "experiment": "t/b"}, title="T = 9")
+    runs = [record(tmp_path, "t/a", 0)]
+    canvas = draw(made(runs, spec(panels=panels, seeds=[0]), blocked={"t/b": "no data"}))
     assert [axes.get_title() for axes in canvas.axes] == ["T = 5"]
     assert canvas.get_supxlabel() == "Not run, and left out: T = 9."
 
 
 def test_points_are_joined_where_no_run_is_missing_between_them(tmp_path: Path) -> None:
-    of = [{"x": x, "experiment": f"t/{name}"} for x, name in enumerate("abcde")]
-    figure = spec(
-        kind="points",
-        metric="test/accuracy",
-        panels=[{"title": "p", "series": [{"label": "A", "points": of}]}],
-        seeds=[0],
-    )
-
-    def curve_of(names: str) -> Curve:
+    def slices(names: str) -> list[slice]:
         records = [scored(tmp_path, f"t/{name}", 0, 0.5) for name in names]
-        return first(collect(figure, ids(*(f"t/{name}" for name in "abcde")), records))
+        return joined(first(made(records, points("abcde", seeds=[0]))))
 
-    assert joined(curve_of("abcde")) == [slice(0, 5)]
-    assert joined(curve_of("abde")) == [slice(0, 2), slice(2, 4)]
-    assert joined(curve_of("ace")) == [] and joined(curve_of("ab")) == []
+    assert slices("abcde") == [slice(0, 5)]
+    assert slices("abde") == [slice(0, 2), slice(2, 4)]
+    assert slices("ace") == [] and slices("ab") == []
 
 
-def test_two_points_alone_are_no_line(tmp_path: Path) -> None:
-    path = np.array([1.0, 2.0]), np.array([3.0, 4.0])
-    three = np.array([1.0, 2.0, 3.0]), np.array([3.0, 4.0, 4.5])
-    for few, more in ((path, "None"), (three, "-")):
+def test_two_points_alone_are_no_line() -> None:
+    values, figure = np.array([1.0, 2.0, 4.0]), spec(y_scale="linear", marks=[])
+    for n in (2, 3):
+        few = values[:n], values[:n]
         curves = (
             Curve("A", State("complete"), 1, 1, each=(few,)),
             Curve("B", State("complete"), 1, 1, x=few[0], y=few[1]),
         )
-        figure = spec(y_scale="linear", marks=[])
         lines = draw(Figure(figure, ((figure.panels[0], curves),))).axes[0].get_lines()
-        whole = [line for line in lines if len(line.get_xdata()) == len(few[0])]
+        whole = [line for line in lines if len(line.get_xdata()) == n]
         assert len(whole) == 2
         for line in whole:
-            assert (line.get_linestyle() == "None") == (more == "None")
-            assert more != "None" or line.get_marker() in ("o", "s")
+            assert (line.get_linestyle() == "None") == (n == 2)
+            assert n > 2 or line.get_marker() in ("o", "s")
 
 
 def test_the_caption_says_what_is_drawn_of_several_runs(tmp_path: Path) -> None:
-    both = [scored(tmp_path, "t/a", seed, 0.5 + seed) for seed in (0, 1)]
-    assert (
-        draw(collect(points(), ids("t/a"), both))
-        .get_supxlabel()
-        .startswith("Means, with bars of one standard")
-    )
-    runs = [record(tmp_path, "t/a", k) for k in range(2)]
-    lines = draw(collect(spec(), ids("t/a"), runs)).get_supxlabel()
-    assert lines == "Means over runs, with bands from the least to the greatest."
-    assert draw(collect(spec(seeds=[0]), ids("t/a"), runs)).get_supxlabel() == ""
+    runs = [scored(tmp_path, "t/a", seed, 0.5 + seed) for seed in (0, 1)]
+
+    def caption(figure: FigureSpec) -> str:
+        return draw(collect(figure, ids("t/a"), runs)).get_supxlabel()
+
+    assert caption(points()).startswith("Means, with bars of one standard")
+    assert caption(spec()) == "Means over runs, with bands from the least to the greatest."
+    assert caption(spec(seeds=[0])) == ""
 
 
 def test_an_axis_of_points_holds_those_that_are_missing(tmp_path: Path) -> None:
@@ -363,15 +319,13 @@ def test_an_axis_of_points_holds_those_that_are_missing(tmp_path: Path) -> None:
     assert "has no test/acuracy. Did you mean accuracy" in state_lines(figure)[0]
 
 
-def under_noise(**changes: Any) -> FigureSpec:
+def under_noise(of: str = "A") -> FigureSpec:
     """Points of one experiment, each with a metric of its own, beside a printed curve."""
-    of = [
-        {"x": 0, "experiment": "t/a", "metric": "test/accuracy"},
-        {"x": 1, "experiment": "t/a", "metric": "test/accuracy_white"},
-    ]
-    printed = [{"label": "A, printed", "x": [0, 1], "y": [0.9, 0.8], "of": "A"}]
-    panels = [{"title": "noise", "series": [{"label": "A", "points": of}], "printed": printed}]
-    return spec(**{"kind": "points", "metric": None, "panels": panels, "y_scale": "linear"} | changes)
+    metrics = ("test/accuracy", "test/accuracy_white")
+    points = [{"x": x, "experiment": "t/a", "metric": metric} for x, metric in enumerate(metrics)]
+    printed = [{"label": "A, printed", "x": [0, 1], "y": [0.9, 0.8], "of": of}]
+    panels = panel({"label": "A", "points": points}, title="noise", printed=printed)
+    return spec(kind="points", metric=None, panels=panels, y_scale="linear")
 
 
 def test_points_of_one_experiment_may_each_have_their_own_metric(tmp_path: Path) -> None:
@@ -379,27 +333,20 @@ def test_points_of_one_experiment_may_each_have_their_own_metric(tmp_path: Path)
     records = [record(tmp_path, "t/a", seed, test=scores[seed]) for seed in range(2)]
     figure = under_noise()
     assert figure.runs == [("t/a", 0, 0), ("t/a", 0, 1)]
-    noisy = collect(figure, ids("t/a"), records)
+    noisy = made(records, figure)
     assert first(noisy).y == pytest.approx([0.6, 0.4])
     assert state_lines(noisy) == ["noise, A: 2/2, complete"]  # two runs, though they are behind both points
     lost = scored(tmp_path, "t/a", 0, 0.5)
-    assert "has no test/accuracy_white" in state_lines(collect(figure, ids("t/a"), [lost, records[1]]))[0]
+    assert "has no test/accuracy_white" in state_lines(made([lost, records[1]], figure))[0]
 
 
 def test_printed_points_take_the_colour_of_the_series_they_belong_to(tmp_path: Path) -> None:
     scores = {"accuracy": 0.5, "accuracy_white": 0.2}
-    canvas = draw(collect(under_noise(), ids("t/a"), [record(tmp_path, "t/a", 0, test=scores)]))
+    canvas = draw(made([record(tmp_path, "t/a", 0, test=scores)], under_noise()))
     (printed,) = [line for line in canvas.axes[0].lines if line.get_label() == "A, printed"]
     assert (printed.get_color(), printed.get_marker()) == (COLOURS[0], MARKERS[0])
-    panels = [
-        {
-            "title": "noise",
-            "series": [{"label": "B", "points": [{"x": 0, "experiment": "t/a", "metric": "test/accuracy"}]}],
-            "printed": [{"label": "A, printed", "x": [0], "y": [0.9], "of": "A"}],
-        }
-    ]
-    with pytest.raises(ConfigError, match="`of` must name a series of the panel; got 'A'"):
-        under_noise(panels=panels)
+    with pytest.raises(ConfigError, match="`of` must name a series of the panel; got 'B'"):
+        under_noise(of="B")
 
 
 @pytest.mark.parametrize(
@@ -414,43 +361,40 @@ def test_printed_points_take_the_colour_of_the_series_they_belong_to(tmp_path: P
     ],
 )
 def test_states(tmp_path: Path, changes: dict[str, Any], running: tuple[Any, ...], state: str) -> None:
-    figure = collect(spec(seeds=[0]), ids("t/a", "t/b"), [record(tmp_path, "t/a", 0, **changes)], running)
+    figure = made([record(tmp_path, "t/a", 0, **changes)], spec(seeds=[0]), running=running)
     assert str(first(figure).state) == state
-    blocked = collect(spec(), ids("t/a"), [], blocked={"t/a": "no data"})
-    assert [line.partition(": ")[2] for line in state_lines(blocked)] == [
-        "0/2, blocked: no data",
-        "0/2, blocked: the experiment can't be composed",
-    ]
+
+
+def test_what_cannot_be_run_is_blocked() -> None:
+    a, b = state_lines(collect(spec(), ids("t/a"), [], blocked={"t/a": "no data"}))
+    assert a == "T = 5, A: 0/2, blocked: no data"
+    assert b == "T = 5, B: 0/2, blocked: the experiment can't be composed"
 
 
 def test_a_damaged_file_is_the_state_of_its_curve(tmp_path: Path) -> None:
-    cut = record(tmp_path, "t/a", 0)
-    path = tmp_path / cut["curve"]
-    path.write_bytes(path.read_bytes()[:40])
-    assert "can't be read" in str(first(collect(spec(seeds=[0]), ids("t/a"), [cut])).state)
-    whole = record(tmp_path, "t/a", 0)
-    content = bytearray((tmp_path / whole["curve"]).read_bytes())
-    content[60:70] = bytes(10)
-    path.write_bytes(content)
-    assert "can't be read" in str(first(collect(spec(seeds=[0]), ids("t/a"), [whole])).state)
-    lost = record(tmp_path, "t/a", 0, curve=None)
-    assert "has no curve file" in str(first(collect(spec(seeds=[0]), ids("t/a"), [lost])).state)
-    (tmp_path / cut["arrays"]).write_bytes(b"PK\x03\x04 cut")
-    assert "can't be read" in str(first(collect(histogram(), ids("t/a"), [cut])).state)
+    run = record(tmp_path, "t/a", 0)
+    path, arrays = tmp_path / run["curve"], tmp_path / run["arrays"]
+    whole = path.read_bytes()
+    for damaged in (whole[:40], whole[:60] + bytes(10) + whole[70:]):
+        path.write_bytes(damaged)
+        assert "can't be read" in str(first(made([run], spec(seeds=[0]))).state)
+    lost = run | {"curve": None}
+    assert "has no curve file" in str(first(made([lost], spec(seeds=[0]))).state)
+    path.write_bytes(whole)
     with pytest.raises(RecordError, match=r"no column test/mes. Did you mean test/mse"):
-        figures.read_curve(record(tmp_path, "t/a", 0), "test/mes")
+        figures.read_curve(run, "test/mes")
     with pytest.raises(RecordError, match=r"no array dt\. Did you mean dt_n"):
-        figures.read_array(whole, "dt")
-    np.savez(tmp_path / whole["arrays"], dt_n=np.array([{"a": 1}], dtype=object))
+        figures.read_array(run, "dt")
+    arrays.write_bytes(b"PK\x03\x04 cut")
+    assert "can't be read" in str(first(made([run], histogram())).state)
+    np.savez(arrays, dt_n=np.array([{"a": 1}], dtype=object))
     with pytest.raises(RecordError, match="can't be read"):  # code is not run
-        figures.read_array(whole, "dt_n")
+        figures.read_array(run, "dt_n")
 
 
-def test_writing_twice_gives_the_same_readable_picture(tmp_path: Path) -> None:
-    figure = collect(spec(), ids("t/a", "t/b"), [record(tmp_path, "t/a", k) for k in range(2)])
-    (path,) = write_figure(figure, tmp_path / "figures", ("png",))
-    before = path.read_bytes()
-    assert write_figure(figure, tmp_path / "figures")[0].read_bytes() == before
+def test_a_figure_is_written_as_a_readable_picture(tmp_path: Path) -> None:
+    figure = made([record(tmp_path, "t/a", k) for k in range(2)])
+    path = write_figure(figure, tmp_path / "figures")[0]
     names = [f"nobody-fig-1.{form}" for form in ("csv", "png", "svg")]
     assert sorted(p.name for p in path.parent.iterdir()) == names
     with Image.open(path) as image:
@@ -461,8 +405,8 @@ def test_writing_twice_gives_the_same_readable_picture(tmp_path: Path) -> None:
 
 def test_the_picture_of_one_run(tmp_path: Path) -> None:
     rows = [
-        {"epoch": i, "step": 10 * i, "train/loss": 1 / (i + 1), "valid/rmse": None if i == 1 else 0.5}
-        for i in range(4)
+        {"epoch": i, "step": 10 * i, "train/loss": 1.0, "valid/rmse": score}
+        for i, score in enumerate([0.5, None, 0.4])
     ]
     plot_rows(rows, "t/a split 0 seed 0", tmp_path / "curves.png")
     with Image.open(tmp_path / "curves.png") as image:
@@ -470,23 +414,16 @@ def test_the_picture_of_one_run(tmp_path: Path) -> None:
 
 
 def simulated(function: str, **arguments: Any) -> FigureSpec:
-    panels = [{"title": "F", "series": [{"label": "F", "arguments": arguments}]}]
+    panels = panel({"label": "F", "arguments": arguments}, title="F")
     return spec(kind="trajectories", metric=None, seeds=[], marks=[], function=function, panels=panels)
-
-
-def test_a_mapping_is_no_argument_of_a_function() -> None:
-    arguments = {"x0": {"a": 1}, "forcing": 0.9, "n_points": 7, "spacing": 0.01, "substeps": 1}
-    with pytest.raises(ConfigError, match=r"F: x0 must not be a mapping; got \{'a': 1\}"):
-        collect(simulated("tasks.lorenz96.trajectories", **arguments), {}, [])
 
 
 def simulation(monkeypatch: pytest.MonkeyPatch, function: Any, **changes: Any) -> FigureSpec:
     """A figure of two panels, each with a line and another, by a function that is given here."""
     monkeypatch.setattr(simulated_figures, "function_of", lambda name: function)
     series = [{"label": "A"}, {"label": "B", "line": "dots", "arguments": {"n": 2}}]
-    panels = [
-        {"title": t, "x_label": t, "equal": True, "series": series, "arguments": {"scale": 1.0}} for t in "pq"
-    ]
+    same = {"equal": True, "series": series, "arguments": {"scale": 1.0}}
+    panels = [{"title": title, "x_label": title, **same} for title in "pq"]
     kind = {"kind": "simulation", "metric": None, "function": "tasks.a.b", "marks": [], "y_scale": "linear"}
     return spec(**({"seeds": [], "panels": panels} | kind | changes))
 
@@ -498,14 +435,14 @@ def powers(scale: float, n: int = 3, seed: int = 0) -> dict[str, Any]:
 def test_the_median_over_seeds_is_drawn_and_the_least_and_the_greatest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    figure = collect(simulation(monkeypatch, powers, seeds=[0, 1, 3]), {}, [])
+    spread = simulation(monkeypatch, powers, seeds=[0, 1, 3])
+    figure = made([], spread)
     curve = first(figure)
     assert curve.y is not None and curve.low is not None and curve.high is not None
     assert [values.tolist() for values in (curve.y, curve.low, curve.high)] == [[10] * 3, [1] * 3, [1000] * 3]
     assert state_lines(figure)[0] == "p, A: simulated with 3 seeds"
-    canvas = draw(figure)
-    assert len(canvas.axes[0].collections) == 2  # a band for each series
-    fewer = collect(simulation(monkeypatch, powers, seeds=[0, 1, 3]).with_seeds((3,)), {}, [])
+    assert len(draw(figure).axes[0].collections) == 2  # a band for each series
+    fewer = made([], spread.with_seeds((3,)))
     assert first(fewer).high is None and state_lines(fewer)[0] == "p, A: simulated"
 
 
@@ -515,17 +452,16 @@ def test_a_simulation_on_few_settings_has_their_numbers_and_a_panel_its_own_limi
     def lengths(seed: int = 0) -> dict[str, Any]:
         return {"x": np.array([25.0, 50, 400]), "y": np.array([1.0, 2, 3])}
 
-    panels = [{"title": t, "series": [{"label": "A"}]} for t in "pq"]
-    panels[1]["y_limits"] = [0.5, 2.5]
+    panels = panel({"label": "A"}) + panel({"label": "A"}, y_limits=[0.5, 2.5])
     changes = {"x_scale": "log", "panels": panels, "y_limits": [0, 4]}
-    canvas = draw(collect(simulation(monkeypatch, lengths, **changes), {}, []))
+    canvas = draw(made([], simulation(monkeypatch, lengths, **changes)))
     canvas.draw_without_rendering()
     assert [text.get_text() for text in canvas.axes[0].get_xticklabels()] == ["25", "50", "400"]
     assert [axes.get_ylim() for axes in canvas.axes] == [(0, 4), (0.5, 2.5)]
 
 
 def test_panels_of_a_simulation_share_one_legend(monkeypatch: pytest.MonkeyPatch) -> None:
-    canvas = draw(collect(simulation(monkeypatch, powers), {}, []))
+    canvas = draw(made([], simulation(monkeypatch, powers)))
     assert said(canvas, 1) == ["A", "B"] and canvas.axes[0].get_legend() is None
     assert [axes.get_xlabel() for axes in canvas.axes] == ["p", "q"]
     assert all(axes.get_aspect() == 1 for axes in canvas.axes)
@@ -537,7 +473,7 @@ def test_values_of_a_simulation_are_a_histogram(monkeypatch: pytest.MonkeyPatch)
     def values(scale: float, seed: int, n: int = 1) -> dict[str, Any]:
         return {"values": [scale * seed] * n}
 
-    figure = collect(simulation(monkeypatch, values, seeds=[1, 2]), {}, [])
+    figure = made([], simulation(monkeypatch, values, seeds=[1, 2]))
     second = figure.panels[0][1][1]
     assert second.values is not None and second.values.tolist() == [1, 1, 2, 2]
     assert heights(draw(figure)) == [2, 4]
@@ -549,16 +485,14 @@ def test_a_simulation_without_its_data_is_blocked_and_says_so(monkeypatch: pytes
             raise DataError("a.csv is missing: looked for /b/a.csv. Get it.")
         return powers(scale)
 
-    figure = collect(simulation(monkeypatch, lost), {}, [])
-    assert state_lines(figure)[:2] == [
-        "p, A: simulated",
-        "p, B: blocked: a.csv is missing: looked for /b/a.csv. Get it.",
-    ]
+    figure = made([], simulation(monkeypatch, lost))
+    a, b = state_lines(figure)[:2]
+    assert a == "p, A: simulated" and b == "p, B: blocked: a.csv is missing: looked for /b/a.csv. Get it."
     assert notes(draw(figure)) == ["not run: B"]
 
 
 def test_a_smoke_run_takes_arguments_of_its_own_where_they_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    figure = collect(simulation(monkeypatch, powers, smoke={"n": 5, "scale": 7.0}).shrunk(), {}, [])
+    figure = made([], simulation(monkeypatch, powers, smoke={"n": 5, "scale": 7.0}).shrunk())
     a, b = figure.panels[0][1]
     assert a.y is not None and b.y is not None
     assert (a.y.tolist(), b.y.tolist()) == ([7.0] * 3, [7.0] * 5)
@@ -571,17 +505,15 @@ def test_a_smoke_run_takes_arguments_of_its_own_where_they_are_named(monkeypatch
         ({"x": [1], "z": [1]}, r"got \['x', 'z'\]"),
         ({"x": [1], "y": [1, 2]}, r"got x \(1,\), y \(2,\)"),
         ({"values": []}, r"got values \(0,\)"),
+        (lambda seed: {"x": [seed], "y": [1]}, "x must be the same for every seed"),
     ],
 )
 def test_what_a_simulation_must_return(monkeypatch: pytest.MonkeyPatch, answer: Any, message: str) -> None:
+    def function(scale: float, seed: int, n: int = 1) -> Any:
+        return answer(seed) if callable(answer) else answer
+
     with pytest.raises(ConfigError, match=message):
-        collect(simulation(monkeypatch, lambda scale, n=1: answer), {}, [])
-
-
-def test_seeds_must_agree_on_x(monkeypatch: pytest.MonkeyPatch) -> None:
-    figure = simulation(monkeypatch, lambda scale, seed, n=1: {"x": [seed], "y": [1]}, seeds=[0, 1])
-    with pytest.raises(ConfigError, match="x must be the same for every seed"):
-        collect(figure, {}, [])
+        made([], simulation(monkeypatch, function, seeds=[0, 1]))
 
 
 @pytest.mark.parametrize(
@@ -593,11 +525,16 @@ def test_seeds_must_agree_on_x(monkeypatch: pytest.MonkeyPatch) -> None:
         ("tasks.lorenz97.trajectories", {}, "there is no module tasks.lorenz97. Did you mean tasks.lorenz96"),
         ("tasks.lorenz96.trajectory", {}, "has no function trajectory. Did you mean trajectories"),
         ("tasks.lorenz96.trajectories", {"x": 1}, "series F: tasks.lorenz96.trajectories"),
+        (
+            "tasks.lorenz96.trajectories",
+            {"x0": {"a": 1}, "forcing": 0.9, "n_points": 7, "spacing": 0.01, "substeps": 1},
+            r"F: x0 must not be a mapping; got \{'a': 1\}",
+        ),
     ],
 )
 def test_only_functions_of_tasks_are_called(function: str, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        collect(simulated(function, **arguments), {}, [])
+        made([], simulated(function, **arguments))
 
 
 @pytest.mark.parametrize(
@@ -612,23 +549,17 @@ def test_only_functions_of_tasks_are_called(function: str, arguments: dict[str, 
         ({"kind": "simulation", "function": "tasks.a.b"}, "series A: kind simulation takes no experiment"),
         ({"kind": "points"}, "series A: kind points takes no experiment"),
         ({"kind": "points", "metric": None}, "kind points needs a metric"),
-        (
-            {"kind": "points", "panels": [{"title": "a", "series": [{"label": "A"}]}]},
-            "series A: kind points needs points",
-        ),
+        ({"kind": "points", "panels": panel({"label": "A"})}, "series A: kind points needs points"),
         ({"columns": 0}, "columns must be positive; got 0"),
         ({"y_limits": [1, 0]}, r"y_limits must be a number and a greater one; got \[1.0, 0.0\]"),
         ({"y_limits": [1]}, "y_limits must be a number and a greater one"),
         (
-            {"panels": [{"title": "a", "y_limits": [1, 1], "series": [{"label": "A", "experiment": "t/a"}]}]},
+            {"panels": panel({"label": "A", "experiment": "t/a"}, y_limits=[1, 1])},
             r"y_limits must be a number and a greater one; got \[1.0, 1.0\]",
         ),
         ({"seeds": []}, "seeds must name at least one run"),
         ({"marks": [{"label": "a", "x": 1, "y": 1}]}, "must have either x or y"),
-        (
-            {"panels": [{"title": "a", "series": [{"label": "A"}]}]},
-            "series A: kind curves needs an experiment",
-        ),
+        ({"panels": panel({"label": "A"})}, "series A: kind curves needs an experiment"),
         ({"kind": "histogram"}, "series A: kind histogram needs an array"),
         ({"kind": "arrays"}, "series A: kind arrays needs an array"),
         ({"panels": [{"title": "a", "serie": []}]}, r"there is no key serie. Did you mean series"),
@@ -651,27 +582,22 @@ def test_every_figure_of_conf_is_drawn(name: str, tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("PHYSML_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("PHYSML_DATA", raising=False)
     conf = load_figure(CONF / "figure" / f"{name}.yaml")
-    for experiment in experiments_of(conf):
-        assert studies.is_name(experiment)
+    assert all(map(studies.is_name, experiments_of(conf)))
     conf = conf.with_seeds((0,)) if conf.kind == "simulation" else conf  # those alone that draw numbers
-    figure = collect(conf.shrunk(), ids(*experiments_of(conf)), [])
+    figure = made([], conf.shrunk())
     write_figure(figure, tmp_path, ("svg", "csv"))
-    words = {c.state.word.split()[0] for _, curves in figure.panels for c in curves}
     expected = {"measured", "blocked"} if conf.kind == "measurement" else {"missing", "simulated"}
-    assert words <= expected
+    assert {curve.state.word.split()[0] for _, curves in figure.panels for curve in curves} <= expected
 
 
-@pytest.mark.parametrize(
-    ("name", "paper", "expected"),
-    [
-        ("lem-fig-4", "lem", "lem-fig-4"),
-        ("fig-4", "lem", "lem-fig-4"),
-        ("1", "cornn", "cornn-fig-1"),
-        ("thesis-fig-2.2", "lem", "cornn-fig-5"),
-        ("5.4", "lem", "lem-fig-4"),
-    ],
-)
-def test_a_figure_is_found_by_its_names(name: str, paper: str, expected: str) -> None:
-    assert find_figure(name, paper).stem == expected
+def test_a_figure_is_found_by_its_names_and_another_one_gets_near_names() -> None:
+    found = {
+        "lem-fig-4": "lem-fig-4",
+        "fig-4": "lem-fig-4",
+        "thesis-fig-2.2": "cornn-fig-5",
+        "5.4": "lem-fig-4",
+    }
+    assert {name: find_figure(name, "lem").stem for name in found} == found
+    assert find_figure("1", "cornn").stem == "cornn-fig-1"
     with pytest.raises(ConfigError, match=r"there is no figure 'lem-fig-44'.*lem-fig-4"):
         find_figure("lem-fig-44")

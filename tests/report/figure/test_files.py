@@ -22,12 +22,9 @@ from physml.report.figure.style import COLOURS, apart, counted, evenly, styles
 from physml.report.state import State
 
 
-def figure(curves: tuple[Curve, ...], **changes: Any) -> Figure:
-    panel = {
-        "title": "p",
-        "series": [{"label": "A", "arguments": {}}],
-        "printed": [{"label": "paper", "x": [1], "y": [2]}],
-    }
+def figure(*curves: Curve, **changes: Any) -> Figure:
+    printed = {"label": "paper", "x": [1], "y": [2]}
+    panel = {"title": "p", "series": [{"label": "A", "arguments": {}}], "printed": [printed]}
     content = {
         "id": "own", "title": "Own", "source": "nobody", "kind": "simulation", "function": "tasks.a.b",
         "x_label": "x", "y_label": "y", "panels": [panel], "marks": [{"label": "level", "y": 0.5}],
@@ -41,22 +38,21 @@ def line(label: str, n: int = 5, **changes: Any) -> Curve:
     return Curve(label, State("simulated"), **({"x": x, "y": x / 7} | changes))
 
 
-def rows(collected: Figure) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(comma_separated(collected))))
+def rows(*curves: Curve, **changes: Any) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(comma_separated(figure(*curves, **changes)))))
 
 
 @pytest.mark.parametrize("form", ["png", "svg", "pdf", "csv"])
 def test_the_same_figure_gives_the_same_bytes(form: str, tmp_path: Path) -> None:
-    paths = [
-        write_figure(figure((line("A"), line("B"))), tmp_path / folder, (form,))[0] for folder in ("a", "b")
-    ]
-    assert paths[0].name == f"own.{form}" and paths[0].read_bytes() == paths[1].read_bytes()
-    assert b"CreationDate" not in paths[0].read_bytes() and b"dc:date" not in paths[0].read_bytes()
+    first, again = (write_figure(figure(line("A"), line("B")), tmp_path / name, (form,))[0] for name in "ab")
+    content = first.read_bytes()
+    assert first.name == f"own.{form}" and content == again.read_bytes()
+    assert b"CreationDate" not in content and b"dc:date" not in content
 
 
 def test_the_numbers_of_a_figure_have_its_published_points_and_marks() -> None:
     low = np.zeros(5)
-    table = rows(figure((line("A", low=low, high=low + 1), Curve("B", State("missing")))))
+    table = rows(line("A", low=low, high=low + 1), Curve("B", State("missing")))
     assert tuple(table[0]) == HEADS
     assert [row["kind"] for row in table] == ["point"] * 5 + ["nothing", "printed", "mark"]
     assert (table[1]["x"], table[1]["y"], table[1]["high"], table[1]["n"]) == ("2", "0.2857143", "1", "NA")
@@ -65,18 +61,14 @@ def test_the_numbers_of_a_figure_have_its_published_points_and_marks() -> None:
 
 def test_runs_and_bins_are_lines_of_their_own() -> None:
     x = np.array([1.0, 2.0])
-    each = Curve("A", State("complete"), 2, 2, each=((x, x), (x[:1], x[:1])))
-    assert [(row["run"], row["x"]) for row in rows(figure((each,)))[:3]] == [
-        ("0", "1"),
-        ("0", "2"),
-        ("1", "1"),
-    ]
-    bins = rows(figure((Curve("A", State("complete"), 1, 1, values=x),), bins=4))
+    runs = rows(Curve("A", State("complete"), 2, 2, each=((x, x), (x[:1], x[:1]))))
+    assert [row["run"] + row["x"] for row in runs[:3]] == ["01", "02", "11"]
+    bins = rows(Curve("A", State("complete"), 1, 1, values=x), bins=4)
     assert [row["y"] for row in bins[:4]] == ["0", "0", "1", "1"] and bins[3]["x_end"] == "2"
 
 
 def test_a_long_line_of_a_simulation_is_thinned_with_both_ends() -> None:
-    points = [row for row in rows(figure((line("A", 4000),))) if row["kind"] == "point"]
+    points = [row for row in rows(line("A", 4000)) if row["kind"] == "point"]
     assert len(points) == MOST and (points[0]["x"], points[-1]["x"]) == ("1", "4000")
 
 
@@ -89,11 +81,11 @@ def test_points_lie_evenly_along_the_axis() -> None:
 
 
 def test_lines_differ_in_colour_dashes_and_markers() -> None:
-    looks = styles(figure(tuple(line(letter) for letter in "ABCDEF")))
+    looks = styles(figure(*map(line, "ABCDEF")))
     for part in ("colour", "dash", "marker"):
         assert len({str(getattr(look, part)) for look in looks.values()}) == 6
     assert looks["A"].colour == COLOURS[0]
-    chosen = styles(figure((line("A"), line("B", line="dashed"))))
+    chosen = styles(figure(line("A"), line("B", line="dashed")))
     assert (chosen["A"].dash, chosen["B"].dash) == ("solid", "dashed")
 
 
@@ -107,7 +99,7 @@ def test_runs_are_counted_per_point_and_said_once() -> None:
 
 def test_a_line_that_leaves_the_frame_has_a_triangle_there() -> None:
     grows = line("A", y=np.array([1.0, 2.0, 30.0, 400.0, 5000.0]))
-    axes = draw(figure((grows, line("B")), y_limits=[0, 5])).axes[0]
+    axes = draw(figure(grows, line("B"), y_limits=[0, 5])).axes[0]
     drawn = next(curve for curve in axes.lines if curve.get_label() == "A")
     assert len(drawn.get_xdata()) == 3  # type: ignore[arg-type]
     (mark,) = (curve for curve in axes.lines if curve.get_marker() == "^" and not curve.get_clip_on())
@@ -116,10 +108,9 @@ def test_a_line_that_leaves_the_frame_has_a_triangle_there() -> None:
 
 def test_published_points_are_checked_and_drawn() -> None:
     panel = {"title": "p", "series": [{"label": "A"}], "printed": [{"label": "log", "x": [1, 2], "y": [1]}]}
-    with pytest.raises(
-        ConfigError, match="printed 'log' must have as many y as x, at least one; got 2 and 1"
-    ):
-        figure((), panels=[panel])
+    says = "printed 'log' must have as many y as x, at least one; got 2 and 1"
+    with pytest.raises(ConfigError, match=says):
+        figure(panels=[panel])
     log = load_figure(CONF / "figure" / "lem-fig-1.yaml")
     canvas = draw(Figure(log, tuple((panel, (Curve("A", State("missing")),)) for panel in log.panels)))
     for axes, panel in zip(canvas.axes, log.panels, strict=True):

@@ -39,17 +39,14 @@ def test_repeated_searches_widen_the_interval() -> None:
     ours, printed = stats.summarise([1.0, 2.0, 4.0], "lower"), Published(9.0, n=5, statistic="mean")
     narrow, spread = compare(ours, printed, 0.0, "lower"), SearchSpread("rmse", "lower", (1.0, 2.0, 3.0))
     wide = compare(ours, printed, 0.0, "lower", spread)
-    assert (
-        narrow is not None and wide is not None and (narrow.outcome, wide.delta) == ("better", narrow.delta)
-    )
+    assert narrow is not None and wide is not None
+    assert (narrow.outcome, wide.delta, wide.outcome) == ("better", narrow.delta, "cannot be told apart")
     half = scipy.stats.t.ppf(0.975, 2) * 1.0
     assert wide.readings[0].high - narrow.readings[0].high == pytest.approx(half)
     assert narrow.readings[0].low - wide.readings[0].low == pytest.approx(half)
-    assert wide.outcome == "cannot be told apart"
-    agrees = compare(ours, Published(2.3, n=5, statistic="mean"), 4.0, "lower")
-    assert agrees is not None and agrees.outcome == "agrees"
-    unsure = compare(ours, Published(2.3, n=5, statistic="mean"), 4.0, "lower", spread)
-    assert unsure is not None and unsure.outcome == "cannot be told apart"
+    for searches, word in ((None, "agrees"), (spread, "cannot be told apart")):
+        result = compare(ours, Published(2.3, n=5, statistic="mean"), 4.0, "lower", searches)
+        assert result is not None and result.outcome == word
 
 
 @pytest.mark.parametrize(("n", "k"), [(3, 5), (5, 10), (10, 10)])
@@ -69,16 +66,17 @@ def test_the_best_of_one_is_one_more_run() -> None:
 
 def test_rounding_widens_the_interval() -> None:
     ours = stats.summarise([1.0, 2.0, 3.0], "higher")
-    exact = compare(ours, Published(2.0, sd=1.0, n=3), 0.0, "higher")
-    rounded = compare(ours, Published(2.0, digits=0, sd=1.0, n=3), 0.0, "higher")
+    exact, rounded = (compare(ours, Published(2.0, digits=n, sd=1.0, n=3), 0.0, "higher") for n in (None, 0))
     assert exact is not None and rounded is not None
     assert rounded.readings[0].low == pytest.approx(exact.readings[0].low - 0.5)
 
 
-def test_readings_of_a_number_whose_kind_is_unknown() -> None:
+def test_readings_of_a_number_whose_kind_is_unknown_and_none_below_three_runs() -> None:
     ours = stats.summarise([1.0, 1.1, 1.2, 1.3, 1.4], "higher")
     names = [r.assumption.partition(",")[0] for r in compare(ours, Published(1.5), 0, "higher").readings]  # type: ignore[union-attr]
     assert names == ["mean of any number", "best of 5", "best of 10"]
+    for few in ([1.0], [1.0, 1.1]):
+        assert compare(stats.summarise(few, "higher"), Published(1.0, digits=1), 0.5, "higher") is None
     best = compare(ours, Published(1.5, statistic="best", n=7), 0.0, "higher")
     assert best is not None and [r.assumption for r in best.readings] == ["best of 7, spread as ours"]
 
@@ -97,11 +95,6 @@ def test_a_significant_difference_inside_the_margin_agrees() -> None:
     assert compare(ours, printed, 0.1, "higher").outcome == "agrees"  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("values", [[1.0], [1.0, 1.1]])
-def test_no_comparison_below_three_runs(values: list[float]) -> None:
-    assert compare(stats.summarise(values, "lower"), Published(1.0, digits=1), 0.5, "lower") is None
-
-
 @settings(deadline=None)
 @given(
     st.lists(st.floats(0.1, 10), min_size=3, max_size=8),
@@ -110,28 +103,21 @@ def test_no_comparison_below_three_runs(values: list[float]) -> None:
     st.sampled_from(["mean", "unknown"]),
 )
 def test_mirroring_changes_nothing(
-    values: list[float], printed: float, margin: float, statistic: stats.Statistic
+    values: list[float], value: float, margin: float, statistic: stats.Statistic
 ) -> None:
-    lower = compare(
-        stats.summarise(values, "lower"), Published(printed, statistic=statistic), margin, "lower"
-    )
-    mirror = stats.summarise([-v for v in values], "higher")
-    higher = compare(mirror, Published(-printed, statistic=statistic), margin, "higher")
+    printed, mirrored = (Published(sign * value, statistic=statistic) for sign in (1, -1))
+    lower = compare(stats.summarise(values, "lower"), printed, margin, "lower")
+    higher = compare(stats.summarise([-v for v in values], "higher"), mirrored, margin, "higher")
     assert lower is not None and higher is not None and lower.outcome == higher.outcome
 
 
 def test_a_margin_needs_a_reason_and_no_sign() -> None:
-    assert Margin(value=0.1, relative=0.1, sds=1.0, reason="x").of(Published(2.0, sd=0.5)) == pytest.approx(
-        0.8
-    )
+    margin = Margin(value=0.1, relative=0.1, sds=1.0, reason="x")
+    assert margin.of(Published(2.0, sd=0.5)) == pytest.approx(0.8)
     with pytest.raises(InputError, match="reason must say why"):
         Margin(value=0.1)
     with pytest.raises(InputError, match="relative must not be negative"):
         Margin(relative=-0.1, reason="x")
-
-
-def outcome(word: Outcome) -> Comparison:
-    return Comparison(0.0, (Reading("mean of 5", -1.0, 1.0, word),))
 
 
 SEARCHED = Settings("searched here", 24)
@@ -147,20 +133,19 @@ WORDS = [
 def test_words_accuse_no_more_than_settings_permit(
     result: Outcome, settled: str, searched: str, quoted: str
 ) -> None:
-    for kind in ("published", "official code"):
-        assert str(verdict(outcome(result), Settings(kind), quoted=False)) == settled  # type: ignore[arg-type]
-    assert str(verdict(outcome(result), SEARCHED, quoted=False)) == searched
-    assert str(verdict(outcome(result), SEARCHED, quoted=True)) == quoted
+    def word(settings: Settings, quoted: bool = False) -> str:
+        return str(verdict(Comparison(0.0, (Reading("mean of 5", -1.0, 1.0, result),)), settings, quoted))
+
+    assert word(Settings("published")) == word(Settings("official code")) == settled
+    assert (word(SEARCHED), word(SEARCHED, quoted=True)) == (searched, quoted)
     if result == "worse":
-        assert str(verdict(outcome(result), Settings("own"), quoted=False)) == "not reached with our settings"
+        assert word(Settings("own")) == "not reached with our settings"
 
 
 def test_settings_are_those_of_the_record() -> None:
     assert str(settings_of({"kind": "paper"})) == "published"
     assert str(settings_of({"kind": "official-code"})) == "official code"
-    assert (
-        str(settings_of({"kind": "searched-here", "trials": 60, "seeds": 3}))
-        == "searched: 60 trials, the best on 3 seeds"
-    )
+    searched = settings_of({"kind": "searched-here", "trials": 60, "seeds": 3})
+    assert str(searched) == "searched: 60 trials, the best on 3 seeds"
     assert str(settings_of({"kind": "own", "note": "24 trials of another row"})) == "chosen here"
     assert settings_of(None).settled is False

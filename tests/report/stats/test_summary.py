@@ -28,12 +28,9 @@ def test_summary_is_that_of_numpy_and_scipy(values: list[float]) -> None:
     assert ours.best == min(values)
 
 
-def test_direction_decides_the_best() -> None:
+def test_direction_decides_the_best_and_one_run_has_no_spread() -> None:
     assert stats.summarise([1.0, 3.0], "higher").best == 3.0
     assert stats.summarise([1.0, 3.0], "lower").best == 1.0
-
-
-def test_one_run_has_no_spread() -> None:
     assert stats.summarise([2.0], "lower") == Summary(1, 2.0, None, None, None, 2.0)
 
 
@@ -61,23 +58,19 @@ def test_an_interval_ends_where_values_end() -> None:
 def test_on_fixed_splits_only_starts_are_random() -> None:
     rng = np.random.default_rng(0)
     starts = rng.normal(size=(5, 4)) + 10.0 * np.arange(5)[:, None]
-    values = {(j, k): float(starts[j, k]) for j in range(5) for k in range(4)}
-    low, high = stats.within_splits(values) or (math.nan, math.nan)
+    low, high = stats.within_splits(dict(np.ndenumerate(starts))) or (math.nan, math.nan)
     error = math.sqrt(float(np.var(starts, axis=1, ddof=1).sum()) / 4) / 5
     assert math.isclose((low + high) / 2, starts.mean())
     assert math.isclose((high - low) / 2, scipy.stats.t.ppf(0.975, 15) * error)
     assert stats.within_splits({(0, 0): 1.0, (1, 0): 2.0}) is None
 
 
-def test_a_deviation_with_n_below_the_root_is_corrected() -> None:
+def test_a_deviation_with_n_below_the_root_is_corrected_and_undeclared_digits_are_refused() -> None:
     values = [1.0, 2.0, 4.0, 9.0]
     printed = Published(4.0, sd=float(np.std(values)), n=4, sd_denominator="n")
     assert math.isclose(printed.sample_sd or 0.0, np.std(values, ddof=1))
     assert Published(4.0, sd=2.0, n=4).sample_sd == 2.0
     assert Published(4.0, sd=2.0, sd_denominator="n").sample_sd == 2.0  # n is not printed
-
-
-def test_a_value_with_more_digits_than_declared_is_refused() -> None:
     with pytest.raises(InputError, match="more than digits=1"):
         Published(1.25, digits=1)
 

@@ -33,23 +33,16 @@ SPLITS = range(4)
 
 
 def spec(**changes: Any) -> TableSpec:
+    columns = [
+        {"key": key, "label": key.upper(), "metric": "test/accuracy", "scale": 100, "unit": "%"}
+        | {"better": "higher", "protocol": "official"}
+        for key in KEYS
+    ]
+    rows = [{"label": row, "cells": {key: {"experiment": f"t/{row}-{key}"} for key in KEYS}} for row in ROWS]
     content: dict[str, Any] = {
-        "id": "nobody-1",
-        "title": "Ranks",
-        "source": "nobody",
-        "seeds": [0],
-        "splits": list(SPLITS),
-        "spread": "splits",
-        "ranks": ["p", "q", "r", "s", "t"],
-        "columns": [
-            {"key": key, "label": key.upper(), "metric": "test/accuracy", "scale": 100, "unit": "%"}
-            | {"better": "higher", "protocol": "official"}
-            for key in KEYS
-        ],
-        "rows": [
-            {"label": row, "cells": {key: {"experiment": f"t/{row}-{key}"} for key in KEYS}} for row in ROWS
-        ],
-    }
+        "id": "nobody-1", "title": "Ranks", "source": "nobody", "seeds": [0], "splits": list(SPLITS),
+        "spread": "splits", "ranks": ["p", "q", "r", "s", "t"], "columns": columns, "rows": rows,
+    }  # fmt: skip
     return structure(TableSpec, content | changes, "nobody-1.yaml")
 
 
@@ -69,9 +62,9 @@ def records(rows: tuple[str, ...] = ROWS) -> list[dict[str, Any]]:
     ]
 
 
-def made(runs: list[dict[str, Any]], **changes: Any) -> Table:
-    table_spec = spec(**changes)
-    return collect(table_spec, ids(*(f"t/{row}-{key}" for row in ROWS for key in KEYS)), runs)  # type: ignore[arg-type]
+def made(runs: list[dict[str, Any]], *, of: TableSpec | None = None, **changes: Any) -> Table:
+    experiments = ids(*(f"t/{row}-{key}" for row in ROWS for key in KEYS))
+    return collect(of or spec(**changes), experiments, runs)  # type: ignore[arg-type]
 
 
 def ranking(runs: list[dict[str, Any]], **changes: Any) -> Ranking:
@@ -86,8 +79,8 @@ def test_rows_are_ranked_by_their_means() -> None:
     assert ranked.ranks.mean == pytest.approx({"A": 1.0, "C": 2.6, "B": 2.4, "D": 4.0})
     assert list(ranked.ranks.mean) == ["A", "B", "C", "D"]
     assert ranked.ranks.n_columns == 5 and not ranked.left_out
-    assert ranked.middle["A"].low <= ranked.middle["A"].mean <= ranked.middle["A"].high
-    assert ranked.middle["A"].mean == pytest.approx(90, abs=0.2)
+    middle = ranked.middle["A"]
+    assert middle.low <= middle.mean <= middle.high and middle.mean == pytest.approx(90, abs=0.2)
 
 
 def test_rows_at_chance_share_the_last_rank_of_their_column() -> None:
@@ -99,7 +92,7 @@ def test_rows_at_chance_share_the_last_rank_of_their_column() -> None:
     assert ranked.ranks.mean == pytest.approx({"A": 1.0, "B": 2.6, "C": 2.6, "D": 3.8})
     assert list(ranked.behind) == ["B", "C", "D"]
     assert ranked.behind["D"].mean == pytest.approx(2.8)
-    (line,) = [line for line in blocks_of(ranked)[1].lines if line.startswith("No better than a constant")]
+    (line,) = (text for text in blocks_of(ranked)[1].lines if text.startswith("No better than a constant"))
     assert line.endswith("B (P); C (P); D (P)")
 
 
@@ -111,8 +104,7 @@ def test_rows_that_still_improve_are_counted() -> None:
     runs = [r | early if r["experiment"] == "t/C-s" and r["split"] < 2 else r for r in runs]  # half
     ranked = ranking(runs)
     assert ranked.improving == {"Q": 2}
-    (line,) = [line for line in blocks_of(ranked)[1].lines if line.endswith("ranks: Q 2 of 4")]
-    assert "last tenth" in line
+    assert any("last tenth" in line and line.endswith("Q 2 of 4") for line in blocks_of(ranked)[1].lines)
 
 
 def test_a_row_needs_all_comparable_runs_in_all_columns() -> None:
@@ -127,22 +119,20 @@ def test_a_row_needs_all_comparable_runs_in_all_columns() -> None:
 
 def test_rows_without_a_rank_for_one_reason_are_named_together() -> None:
     few = [r for r in records() if r["experiment"] not in ("t/A-q", "t/C-q", "t/D-r")]
-    blocks = [block for block in document(made(few)).long if isinstance(block, Lines)]
-    (line,) = [text for block in blocks for text in block.lines if text.startswith("Without a rank")]
+    lines = [text for block in document(made(few)).long if isinstance(block, Lines) for text in block.lines]
+    (line,) = (text for text in lines if text.startswith("Without a rank"))
     assert line == "Without a rank: A, C (not run on Q); D (not run on R)"
 
 
 def test_columns_of_several_units_have_no_common_mean() -> None:
     columns = [dataclasses.replace(c, unit="1" if c.key == "p" else "%") for c in spec().columns]
-    other = dataclasses.replace(spec(), columns=tuple(columns))
-    experiments = ids(*(f"t/{row}-{key}" for row in ROWS for key in KEYS))
-    ranked = collect(other, experiments, records()).ranking  # type: ignore[arg-type]
+    ranked = made(records(), of=dataclasses.replace(spec(), columns=tuple(columns))).ranking
     assert ranked is not None and ranked.ranks is not None and not ranked.middle
 
 
 def test_the_section_is_in_every_form() -> None:
-    table = made(records())
-    forms = {name: form(document(table)) for name, form in FORMS.items()}
+    page = document(made(records()))
+    forms = {name: form(page) for name, form in FORMS.items()}
     assert "## Mean ranks over 5 columns: P, Q, R, S, T" in forms["md"]
     assert "| A | 1.00 |" in forms["md"] and "Friedman's test" in forms["md"]
     lines = list(csv.DictReader(io.StringIO(forms["csv"])))
@@ -151,14 +141,13 @@ def test_the_section_is_in_every_form() -> None:
     states = [line["state"] for line in lines]
     assert states.count("interquartile mean") == 4
     assert states[-2:] == ["critical difference", "Friedman's p"]
-    long = on_terminal(document(table), long=True)
-    assert "interquartile mean" in long and "interquartile" not in on_terminal(document(table))
-    assert "behind the" in long
+    long = on_terminal(page, long=True)
+    assert "interquartile mean" in long and "behind the" in long
+    assert "interquartile" not in on_terminal(page)
 
 
 def test_a_table_of_our_own_has_its_means_by_rank_the_best_in_bold() -> None:
-    runs = [r for r in records(("D", "C", "B", "A")) if r["experiment"] != "t/D-t"]
-    table = made(runs)
+    table = made([r for r in records(("D", "C", "B", "A")) if r["experiment"] != "t/D-t"])
     shown = document(table)
     grid = shown.first[2]
     assert isinstance(grid, Grid) and grid.narrow is not None
@@ -176,9 +165,8 @@ def test_a_table_of_our_own_has_its_means_by_rank_the_best_in_bold() -> None:
 
 
 def test_too_few_rows_say_so_and_tables_without_ranks_have_no_section() -> None:
-    table = made(records(("A", "B")))
-    forms = {name: form(document(table)) for name, form in FORMS.items()}
-    assert TOO_FEW in forms["md"] and "mean rank" not in forms["csv"]
+    few = document(made(records(("A", "B"))))
+    assert TOO_FEW in FORMS["md"](few) and "mean rank" not in FORMS["csv"](few)
     table = made(records(), ranks=[])
     assert table.ranking is None
     assert "rank" not in "".join(form(document(table)) for form in FORMS.values()).replace("Ranks", "")
@@ -189,15 +177,14 @@ def test_too_few_rows_say_so_and_tables_without_ranks_have_no_section() -> None:
 @pytest.mark.parametrize(
     ("ranks", "message"),
     [
-        (["p", "q", "r", "s"], "ranks must name at least 5 different columns"),
-        (["p", "q", "r", "s", "s"], "ranks must name at least 5 different columns"),
-        (["p", "q", "r", "s", "tt"], "ranks: there is no column tt. Did you mean t?"),
+        ("pqrs", "ranks must name at least 5 different columns"),
+        ("pqrss", "ranks must name at least 5 different columns"),
+        (["p", "q", "r", "s", "tt"], r"ranks: there is no column tt. Did you mean t\?"),
     ],
 )
-def test_wrong_columns_are_refused(ranks: list[str], message: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        spec(ranks=ranks)
-    assert message in str(error.value)
+def test_wrong_columns_are_refused(ranks: str | list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        spec(ranks=list(ranks))
 
 
 def test_tables_of_conf_rank_over_different_data() -> None:
@@ -208,9 +195,6 @@ def test_tables_of_conf_rank_over_different_data() -> None:
         for row in table.rows:
             tasks = {(table.cell(row, c).experiment or "").partition("-")[0] for c in table.columns}
             assert len(tasks) == len(table.columns)
-
-
-# --- the figure
 
 
 def figure(rows: int, columns: int = 7, long: bool = False) -> Figure:
@@ -241,16 +225,10 @@ def test_bars_join_rows_that_are_not_told_apart() -> None:
     made_of = figure(9)
     assert made_of.ranking is not None and made_of.ranking.ranks is not None
     bars = [line for line in draw(made_of).axes[0].lines if line.get_linewidth() == 3.5]
-    ranks = made_of.ranking.ranks
-    assert len(bars) == len(ranks.groups())
-    for bar, group in zip(bars, ranks.groups(), strict=True):
+    mean = made_of.ranking.ranks.mean
+    for bar, group in zip(bars, made_of.ranking.ranks.groups(), strict=True):
         low, high = np.asarray(bar.get_xdata(), float)
-        assert low < ranks.mean[group[0]] and ranks.mean[group[-1]] < high
-
-
-def test_a_family_names_columns_that_are_ranked() -> None:
-    with pytest.raises(ConfigError, match="families: Did you mean texas"):
-        ranks_spec(families={"pages": ("texs",)}).ranked_table()
+        assert low < mean[group[0]] and mean[group[-1]] < high
 
 
 def test_a_figure_takes_the_runs_of_its_table(tmp_path: Path) -> None:
@@ -270,8 +248,7 @@ def test_a_figure_takes_the_runs_of_its_table(tmp_path: Path) -> None:
     path, data = write_figure(collected, tmp_path, ("png", "csv"))
     before = path.read_bytes()
     assert write_figure(collected, tmp_path, ("png",))[0].read_bytes() == before
-    ranked = [line for line in data.read_text().splitlines() if ",mean rank," in line]
-    assert len(ranked) == 27
+    assert data.read_text().count(",mean rank,") == 27
     with Image.open(path) as image:
         assert image.width == 1620 and len(np.unique(np.asarray(image.convert("L")))) > 10
     nothing = figures.collect(figure_spec, identities, [])
@@ -282,6 +259,7 @@ def test_a_figure_takes_the_runs_of_its_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"families": {"pages": ("texs",)}}, "families: Did you mean texas"),
         ({"kind": "histogram"}, "a table belongs to kind ranks"),
         ({"table": None}, "a table belongs to kind ranks"),
         ({"kind": "curves", "table": None, "metric": "test/mse", "seeds": (0,)}, "kind curves needs panels"),
@@ -289,4 +267,4 @@ def test_a_figure_takes_the_runs_of_its_table(tmp_path: Path) -> None:
 )
 def test_a_wrong_figure_is_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        ranks_spec(**change)
+        ranks_spec(**change).ranked_table()

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import re
 from functools import cache
 from pathlib import Path
@@ -31,6 +32,8 @@ from physml.report.text.document import FORMS, comma_separated
 
 IDS = table_ids(kind="settings")
 
+GATE = {"_target_": "x", "d": "${net.hidden}"}
+RATE = {"low": 1e-4, "high": 1e-2, "log": True}
 FILES: dict[str, Any] = {
     "run.yaml": {"defaults": ["_self_", {"model": "own"}, {"optim": "adam"}]},
     "optim/adam.yaml": {"lr": 1e-3, "betas": [0.9, 0.999]},
@@ -38,24 +41,15 @@ FILES: dict[str, Any] = {
     "study/p/t.yaml": {
         "search": {"metric": "mse", "better": "lower", "trials": 1, "seed": 0},
         "searches": {
-            "a": {"space": {"optim.lr": {"low": 1e-4, "high": 1e-2, "log": True}, "net.h": [32, 64]}},
-            "b": {"space": {"optim.lr": {"low": 1e-4, "high": 1e-2, "log": True}, "net.h": [32]}},
+            "a": {"space": {"optim.lr": RATE, "net.h": [32, 64]}},
+            "b": {"space": {"optim.lr": RATE, "net.h": [32]}},
             "c": {"space": {"model.gate": [None, {"_target_": "x"}], "p": {"low": 1, "high": 5}}},
         },
         "rows": {
-            "printed": {
-                "model": "lem",
-                "provenance": {"kind": "paper"},
-                "set": {
-                    "model": {"dt": 0.5, "gate": {"_target_": "x", "d": "${net.hidden}"}},
-                    "optim": {"lr": 2.04e-3},
-                },
-            },
-            "searched": {
-                "model": "lem",
-                "provenance": {"kind": "searched-here"},
-                "set": {"optim": {"lr": "${model.dt}"}},
-            },
+            "printed": {"model": "lem", "provenance": {"kind": "paper"}}
+            | {"set": {"model": {"dt": 0.5, "gate": GATE}, "optim": {"lr": 2.04e-3}}},
+            "searched": {"model": "lem", "provenance": {"kind": "searched-here"}}
+            | {"set": {"optim": {"lr": "${model.dt}"}}},
             "based": {"base": "printed", "set": {"optim": {"lr": 3e-3}}},
             "own": {"provenance": {"kind": "own"}, "set": {"model": {"dt": 3}}},
             **{name: {"search": name} for name in "abc"},
@@ -86,37 +80,26 @@ def one(conf: Path, cell: dict[str, Any], *, searches: tuple[str, ...] = (), **c
     return result
 
 
-# ---------------------------------------------------------------------------- numbers and words
-
-
 @pytest.mark.parametrize(
-    ("printed", "ours", "word"),
+    ("word", "pairs"),
     [
-        ("2.6e-3", "0.0026", "same"),
-        ("128", "128", "same"),
-        ("8.0", "8", "same"),
-        ("6.6e-4", "6.58e-4", "rounded"),
-        ("6.6e-4", "6.54e-4", "differs"),
-        ("0.76", "0.765", "rounded"),
-        ("0.76", "0.766", "differs"),
-        ("[1e-2, 1e-1]", "0.1", "inside"),
-        ("[1e-2, 1e-1]", "0.11", "outside"),
-        ("{32, 64}", "64", "inside"),
-        ("{32, 64}", "48", "outside"),
-        ("[1e-4, 1e-2]", "[0.0001, 0.01]", "same"),
-        ("[0, 0.9]", "[0.0, 0.9]", "same"),
-        ("[0, 0.9]", "[0, 0.8]", "differs"),
-        ("[0, 1]", "{0, 1}", "differs"),
-        ("{YES, NO}", "{NO, YES}", "same"),
-        ("{32, 64}", "{64, 32}", "same"),
-        ("NO", "no", "same"),
-        ("NO", "YES", "differs"),
-        ("log uniform", "uniform", "differs"),
-        ("1", "none", "differs"),
+        (
+            "same",
+            [("2.6e-3", "0.0026"), ("128", "128"), ("8.0", "8"), ("NO", "no"), ("{32, 64}", "{64, 32}")],
+        ),
+        ("same", [("[1e-4, 0.9]", "[0.0001, 0.90]"), ("[0, 0.9]", "[0.0, 0.9]"), ("{YES, NO}", "{NO, YES}")]),
+        ("rounded", [("6.6e-4", "6.58e-4"), ("0.76", "0.765")]),
+        (
+            "differs",
+            [("6.6e-4", "6.54e-4"), ("0.76", "0.766"), ("[0, 0.9]", "[0, 0.8]"), ("[0, 1]", "{0, 1}")],
+        ),
+        ("differs", [("NO", "YES"), ("log uniform", "uniform"), ("1", "none")]),
+        ("inside", [("[1e-2, 1e-1]", "0.1"), ("{32, 64}", "64")]),
+        ("outside", [("[1e-2, 1e-1]", "0.11"), ("{32, 64}", "48")]),
     ],
 )
-def test_ours_is_compared_with_the_printed_setting(printed: str, ours: str, word: str) -> None:
-    assert compare(printed, ours) == word
+def test_ours_is_compared_with_the_printed_setting(word: str, pairs: list[tuple[str, str]]) -> None:
+    assert {pair: compare(*pair) for pair in pairs} == dict.fromkeys(pairs, word)
 
 
 @pytest.mark.parametrize("value", [2.6e-3, 1e-8, 0.01, 0.0, 94.5, 12000, 3.14159e-7, 2e5, -4e-3])
@@ -125,24 +108,23 @@ def test_a_number_is_said_so_that_it_reads_back(value: float) -> None:
     assert "e-0" not in value_text(value)
 
 
-# ---------------------------------------------------------------------------- what is read
-
-
 @pytest.mark.parametrize("ident", IDS)
-def test_what_is_read_is_what_runs(ident: str) -> None:
+def test_what_is_read_is_what_runs_and_what_the_official_code_has_runs_as_official(ident: str) -> None:
     """The plain reading of files against the composed config."""
-    table_spec = load_settings(CONF / "table" / f"{ident}.yaml")
-    files = Files()
-    for row in table_spec.rows:
-        for column in table_spec.columns:
-            cell = table_spec.cell(row, column)
-            if cell.experiment is None or column.reads in ("range", "distribution"):
-                continue
-            value: Any = compose([f"experiment={cell.experiment}"]).config
-            for part in (cell.setting or "").split("."):
-                value = value[int(part)] if isinstance(value, list) else value[part]
-            read = files.setting(cell.experiment, cell.setting or "")
-            assert isinstance(read, dict) if isinstance(value, dict) else read == value
+    table, files = load_settings(CONF / "table" / f"{ident}.yaml"), Files()
+    for row, column in itertools.product(table.rows, table.columns):
+        cell = table.cell(row, column)
+        official, setting = f"{cell.experiment}-official", cell.setting or ""
+        if cell.code and cell.printed and studies.is_name(official):
+            ours = value_text(files.setting(official, setting))
+            assert compare(cell.code, ours) == "same", (row.label, column.key)
+        if cell.experiment is None or column.reads in ("range", "distribution"):
+            continue
+        value: Any = compose([f"experiment={cell.experiment}"]).config
+        for part in setting.split("."):
+            value = value[int(part)] if isinstance(value, list) else value[part]
+        read = files.setting(cell.experiment, setting)
+        assert isinstance(read, dict) if isinstance(value, dict) else read == value
 
 
 @pytest.mark.parametrize(
@@ -158,8 +140,6 @@ def test_what_is_read_is_what_runs(ident: str) -> None:
 def test_what_cannot_be_read_is_told(conf: Path, experiment: str, key: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         Files(conf).setting(experiment, key)
-    with pytest.raises(ConfigError, match="there is no search p-t-d"):
-        one(conf, {}, searches=("p-t-d",), setting="optim.lr", reads="range")
 
 
 def test_a_setting_is_that_of_the_experiment_else_of_what_it_starts_from_or_chooses(conf: Path) -> None:
@@ -175,10 +155,8 @@ def test_a_setting_is_that_of_the_experiment_else_of_what_it_starts_from_or_choo
     assert files.provenance("p/t-based") == "paper"
 
 
-# ---------------------------------------------------------------------------- states
-
-
-PRINTED, DT = {"experiment": "p/t-printed"}, {"setting": "model.dt"}
+PRINTED, SEARCHED = {"experiment": "p/t-printed"}, {"experiment": "p/t-searched"}
+DT, GATED = {"setting": "model.dt"}, {"setting": "model.gate", "reads": "use"}
 
 
 @pytest.mark.parametrize(
@@ -189,7 +167,7 @@ PRINTED, DT = {"experiment": "p/t-printed"}, {"setting": "model.dt"}
         ({**PRINTED, "printed": "0.4"}, DT, "0.5", "differs"),
         ({**PRINTED, "printed": "0.4", "differs": "a slip"}, DT, "0.5", "differs: a slip"),
         ({**PRINTED, "printed": "0.4", "code": "0.50"}, DT, "0.5", "differs: as in the official code"),
-        ({"experiment": "p/t-searched", "printed": "2"}, DT, "1", "differs: searched here"),
+        ({**SEARCHED, "printed": "2"}, DT, "1", "differs: searched here"),
         ({"experiment": "p/t-own", "printed": "2"}, DT, "3", "differs: chosen here, not searched"),
         ({**PRINTED, "printed": "[0, 1]"}, DT, "0.5", "inside"),
         ({**PRINTED, "printed": "[1, 2]"}, DT, "0.5", "outside"),
@@ -198,13 +176,8 @@ PRINTED, DT = {"experiment": "p/t-printed"}, {"setting": "model.dt"}
         ({**PRINTED, "code": "0.7"}, DT, "0.5", "no printed value at hand: other than in the official code"),
         ({"printed": "0.5"}, DT, None, "no experiment"),
         ({}, DT, None, "no experiment"),
-        ({**PRINTED, "printed": "YES"}, {"setting": "model.gate", "reads": "use"}, "YES", "same"),
-        (
-            {"experiment": "p/t-searched", "printed": "YES"},
-            {"setting": "model.gate", "reads": "use"},
-            "NO",
-            "differs: searched here",
-        ),
+        ({**PRINTED, "printed": "YES"}, GATED, "YES", "same"),
+        ({**SEARCHED, "printed": "YES"}, GATED, "NO", "differs: searched here"),
     ],
 )
 def test_every_state(conf: Path, cell: Any, column: Any, ours: str | None, state: str) -> None:
@@ -241,9 +214,8 @@ def test_a_setting_that_no_search_draws_is_said(conf: Path) -> None:
     assert one(conf, cell, searches=("p-t-c",), **column).state.word == "not searched"
     fixed = one(conf, {**cell, "differs": "fixed"}, searches=("p-t-c",), **column)
     assert (fixed.ours, fixed.where, str(fixed.state)) == (None, None, "not searched: fixed")
-
-
-# ---------------------------------------------------------------------------- what a file must say
+    with pytest.raises(ConfigError, match="there is no search p-t-d"):
+        one(conf, cell, searches=("p-t-d",), **column)
 
 
 @pytest.mark.parametrize(
@@ -255,10 +227,7 @@ def test_a_setting_that_no_search_draws_is_said(conf: Path) -> None:
         ("rows: [{label: a, cells: {lr: {printd: x}}}]", "printd.*Did you mean printed"),
         ("rows: [{label: a, cells: {lr: {printed: 0.5}}}]", "printed must be text.*quotes"),
         ("rows: [{label: a}]\ncolumns: [{key: lr}]", "row a, column lr: `setting` must say what to read"),
-        (
-            "rows: [{label: a}]\ncolumns: [{key: lr, setting: x, reads: vlue}]",
-            "reads.*must be one of.*Did you mean value",
-        ),
+        ("rows: [{label: a}]\ncolumns: [{key: lr, setting: x, reads: vlue}]", "reads.*Did you mean value"),
     ],
 )
 def test_what_is_wrong_in_a_table_is_told_with_its_file(tmp_path: Path, body: str, says: str) -> None:
@@ -280,9 +249,6 @@ def test_each_kind_of_table_is_loaded_by_its_own_reader(tmp_path: Path) -> None:
         load_table(tmp_path / "x.yaml")
 
 
-# ---------------------------------------------------------------------------- the tables of conf/
-
-
 @cache
 def made(ident: str) -> SettingsTable:
     return collect_settings(load_settings(CONF / "table" / f"{ident}.yaml"))
@@ -297,19 +263,6 @@ def test_no_difference_is_silent_and_no_reason_idle(ident: str) -> None:
         assert not silent, (cell.row, cell.column.key, cell.ours)
         if (cell.row, cell.column.key) in explained:
             assert cell.state.reason and cell.state.word in ("differs", "outside", "not searched")
-
-
-@pytest.mark.parametrize("ident", IDS)
-def test_what_the_official_code_has_runs_as_official(ident: str) -> None:
-    table = load_settings(CONF / "table" / f"{ident}.yaml")
-    files = Files()
-    for row in table.rows:
-        for column in table.columns:
-            cell = table.cell(row, column)
-            official = f"{cell.experiment}-official"
-            if cell.code and cell.printed and studies.is_name(official):
-                ours = value_text(files.setting(official, cell.setting or ""))
-                assert compare(cell.code, ours) == "same", (row.label, column.key)
 
 
 @pytest.mark.parametrize("ident", IDS)
@@ -328,17 +281,9 @@ def test_every_form_has_every_cell(ident: str) -> None:
 
 
 def test_the_line_of_a_table_counts_what_is_printed(conf: Path) -> None:
-    rows = [
-        {"cells": {"x": {"experiment": "p/t-printed", "printed": "0.5"}}},
-        {"cells": {"x": {"experiment": "p/t-searched", "printed": "2"}}},
-        {"cells": {"x": {"printed": "2"}}},
-        {"cells": {"x": {"experiment": "p/t-printed"}}},
-    ]
-    table = collect_settings(spec(rows, [{"key": "x", "setting": "model.dt"}]), conf)
+    cells = ({**PRINTED, "printed": "0.5"}, {**SEARCHED, "printed": "2"}, {"printed": "2"}, PRINTED)
+    table = collect_settings(spec([{"cells": {"x": cell}} for cell in cells], [{"key": "x", **DT}]), conf)
     assert table.state == "3 settings printed; 1 same, 1 differs, 1 no experiment"
-
-
-# ---------------------------------------------------------------------------- commands
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import io
 
 import pytest
 from made_records import on_terminal
+from rich.console import Console
 
 from physml.report.outcome import EVEN, REPRODUCED
 from physml.report.text.document import Cell, Document, Grid, Lines, blocks, markdown, text_of
@@ -41,10 +42,11 @@ def test_what_came_out_stands_first_and_every_line_fits(width: int) -> None:
 
 
 def test_the_rest_and_the_rules_are_shown_where_they_are_asked_for() -> None:
-    short = terminal(80, document(NARROW))
+    page = document(NARROW)
+    short = terminal(80, page)
     assert short[-1] == "More: --long (all), --rules (verdicts)" and "- A reason" not in short
-    assert "- A reason" in terminal(80, document(NARROW), long=True)
-    assert terminal(80, document(NARROW), long=True, rules=True)[-1] == "A rule"
+    assert "- A reason" in terminal(80, page, long=True)
+    assert terminal(80, page, long=True, rules=True)[-1] == "A rule"
 
 
 def test_a_long_name_is_cut_where_the_names_still_differ_and_wrapped_where_they_do_not() -> None:
@@ -73,8 +75,6 @@ def test_markdown_has_the_rest_in_parts_that_open() -> None:
 
 
 def test_a_cell_has_the_colour_of_its_outcome_and_a_quoted_one_is_grey() -> None:
-    from rich.console import Console
-
     grid = Grid(("model", "ours"), (("A", Cell("1 ≈", EVEN)), ("B", Cell("2 ≈", EVEN, quoted=True))))
     out = io.StringIO()
     Console(file=out, width=80, color_system="standard", force_terminal=True).print(Screen(document(grid)))

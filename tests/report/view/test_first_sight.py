@@ -7,7 +7,6 @@ from made_records import finished, ids
 
 from physml.base.errors import ConfigError
 from physml.config.load import structure
-from physml.report.table import spec as tables
 from physml.report.table.collect import Table, collect, recorded
 from physml.report.table.latex import latex_table
 from physml.report.table.spec import TableSpec
@@ -15,7 +14,6 @@ from physml.report.text.document import Cell, Grid, text_of
 from physml.report.view.coverage import Coverage
 from physml.report.view.finding import NOTHING, finding_text, outcomes, written
 from physml.report.view.first_sight import View
-from physml.report.view.text import document
 
 IDENTITY = ids("t/a", "t/b", "t/q", "t/s", "t/none")
 LEVEL = {"t/a": 0.01, "t/b": 0.02, "t/q": 0.01}
@@ -83,27 +81,25 @@ def test_the_number_of_runs_stands_where_it_differs() -> None:
 
 def own_row(keys: tuple[str, ...], epochs: int = 30, lr: float = 0.01) -> Table:
     """Row S is the reader's own, with other settings of training; its score is twice that of persistence."""
-    rows = [{**row, "extra": row["label"] == "S"} for row in structure_of(keys)]
-    paper = {"profile": "full", "trainer": {"epochs": 400}, "optim": {"lr": 0.01}}
-    own = {"profile": "full", "trainer": {"epochs": epochs}, "optim": {"lr": lr}}
-    runs = [{**run, "config": paper} for run in records()[:-1]]
-    scores = {"persistence": {"rmse": 0.005}, "constant": {"rmse": 0.5}}
-    runs += [record("t/s", seed, config=own, references=scores) for seed in range(3)]
-    return made(runs, keys=keys, rows=rows)
 
+    def trained(epochs: int, lr: float) -> dict[str, Any]:
+        return {"profile": "full", "trainer": {"epochs": epochs}, "optim": {"lr": lr}}
 
-def structure_of(keys: tuple[str, ...]) -> list[dict[str, Any]]:
     published = {"value": 1.0, "digits": 1, "sd": 0.1, "n": 5, "statistic": "mean"}
     cells = {key: {"published": published} for key in keys}
-    return [{"label": "A", "experiment": "t/a", "cells": cells}, {"label": "S", "experiment": "t/s"}]
+    rows = [{"label": "A", "experiment": "t/a", "cells": cells}]
+    rows += [{"label": "S", "experiment": "t/s", "extra": True}]
+    runs = [run | {"config": trained(400, 0.01)} for run in records()[:-1]]
+    scores = {"persistence": {"rmse": 0.005}, "constant": {"rmse": 0.5}}
+    runs += [record("t/s", seed, config=trained(epochs, lr), references=scores) for seed in range(3)]
+    return made(runs, keys=keys, rows=rows)
 
 
 def test_a_row_of_ones_own_says_how_it_was_trained_and_what_it_does_not_reach() -> None:
     table = own_row(("x",))
-    view = View(table)
-    (grid,) = view.grids()
+    (grid,) = View(table).grids()
     assert lines(grid)[1][-1].endswith("worse than persistence")
-    assert "S differs in: trainer.epochs 30 / 400" in list(view.below())
+    assert "S differs in: trainer.epochs 30 / 400" in View(table).below()
     assert "S differs in: trainer.epochs 30 / 400." in latex_table(table).replace("\\", "")
     two = list(View(own_row(("x", "y"), lr=0.1)).below())
     assert "S differs in: trainer.epochs 30 / 400, optim.lr 0.1 / 0.01" in two
@@ -123,25 +119,22 @@ def test_columns_stand_side_by_side_and_narrow_forms_have_printed_numbers_below(
     assert lines(forms[-1])[2:4] == [["B", "2.010 ✕", "2.010 ✕"], ["  printed", "1.0", "1.0"]]
 
 
-def test_short_runs_have_a_part_of_their_own() -> None:
+def test_short_runs_have_a_part_of_their_own_which_is_no_result_beside_printed_numbers() -> None:
     table = made()
     (grid,) = View(table, short=True).grids()
     assert grid.heading.startswith("Short budget, no result (1 of 9 epochs; n = 1)")
     assert [line[0] for line in lines(grid)] == ["S"]
     assert not any(line[0] == "S" for line in lines(next(View(table).grids())))
-
-
-def test_a_table_of_our_own_has_no_other_budget_than_a_short_one() -> None:
-    row = {"label": "S", "experiment": "t/s"}
-    table = collect(spec(source="own", rows=[row]), IDENTITY, [record("t/s", 0, short="1 of 9 epochs")])
-    (grid,) = View(table, short=True).grids()
+    ours = made(
+        [record("t/s", 0, short="1 of 9 epochs")], source="own", rows=[{"label": "S", "experiment": "t/s"}]
+    )
+    (grid,) = View(ours, short=True).grids()
     assert grid.heading.startswith("Short budget (1 of 9 epochs; n = 1)")
-    assert Coverage(table).text() == "2 of 2 cells trained, n = 1"
+    assert Coverage(ours).text() == "2 of 2 cells trained, n = 1"
 
 
 def test_what_stands_below() -> None:
-    below = [*View(made(keys=("x", "free"))).below()]
-    assert below == [
+    assert [*View(made(keys=("x", "free"))).below()] == [
         "† quoted by the paper from other work",
         "Not run: none 3.0 ± 0.1",
         "Blocked on this machine: 2 cells (why: --long)",
@@ -169,35 +162,23 @@ def test_a_file_does_not_depend_on_the_machine() -> None:
     assert str(partial.cells[0].state) == "partial 1/3: n = 1, no verdict"
 
 
-# --- the sentence
-
-
 def finding(text: str, read: str = "4 reproduced, 2 differs, 2 not run", **changes: Any) -> str | None:
     return written(made(finding={"text": text, "outcomes": read}, **changes))
 
 
 def test_numbers_are_filled_in_by_their_names() -> None:
     text = "A {A}, {B|y|mean} and {B//A|x|times} times, n = {A|n}, printed {A|y|printed}, best {B|best}."
-    assert finding(text) == ("A 1.010 ± 0.010, 2.010 and 2 times, n = 3, printed 1.0 ± 0.1, best 2.000.")
+    assert finding(text) == "A 1.010 ± 0.010, 2.010 and 2 times, n = 3, printed 1.0 ± 0.1, best 2.000."
 
 
 def test_a_sentence_is_not_shown_where_it_may_no_longer_hold() -> None:
     assert finding("A is reached.", "5 reproduced, 1 differs, 2 not run") is None
     assert finding("{none}") is None and finding("{S|y|printed}") is None
-    made_one = finding_text(made(finding={"text": "{none}"}))
-    assert made_one == "8 printed numbers: 4 reproduced, 2 differs, 2 not run."
+    counted = "8 printed numbers: 4 reproduced, 2 differs, 2 not run."
+    assert finding_text(made(finding={"text": "{none}"})) == counted
 
 
 @pytest.mark.parametrize("text", ["{C}", "{A|z}", "{A|x|median}", "{A//C|times}"])
 def test_a_name_that_there_is_not_is_an_error(text: str) -> None:
     with pytest.raises(ConfigError, match="finding: there is no"):
         spec(finding={"text": text})
-
-
-@pytest.mark.parametrize("ident", tables.table_ids(kind="runs"))
-def test_every_table_has_a_first_sight_and_a_finding_says_for_which_outcomes(ident: str) -> None:
-    table_spec = tables.load_table(tables.find_table(ident))
-    table = collect(table_spec, dict.fromkeys(tables.experiments_of(table_spec)), [])
-    first = document(table).first
-    assert first[0].lines and first[1].lines == (finding_text(table),) and first[-1].lines
-    assert table_spec.finding is None or table_spec.finding.outcomes
