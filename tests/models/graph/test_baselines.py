@@ -7,7 +7,19 @@ import numpy as np
 import pytest
 import torch
 from drawn_layers import numbers
-from small_graphs import ODD, N, adjacency, far_from_start, looped, received, relu, sigmoid, weights
+from small_graphs import (
+    ODD,
+    N,
+    adjacency,
+    close,
+    far_from_start,
+    looped,
+    parameters,
+    received,
+    relu,
+    sigmoid,
+    weights,
+)
 from torch import Tensor, nn
 
 from physml.base.errors import InputError
@@ -33,10 +45,10 @@ from physml.models.graph.mixhop import MixHop
 from physml.models.graph.mpnn import MPNN
 from physml.models.graph.multirate import MultiRate
 
-BOTH = torch.tensor(
-    [[0, 1, 1, 2, 2, 3, 3, 0, 3, 4], [1, 0, 2, 1, 3, 2, 0, 3, 4, 3]]
-)  # a ring of 4 and a tail
+BOTH = torch.tensor([[0, 1, 1, 2, 2, 3, 3, 0, 3, 4], [1, 0, 2, 1, 3, 2, 0, 3, 4, 3]])  # a ring and a tail
+DIRECTED = pytest.mark.parametrize("edge_index", [ODD, BOTH], ids=["odd", "both"])
 H = 4
+SHARES = {"alpha": 0.3, "beta": 0.7, "gamma": 0.4, "delta": 0.2}
 
 
 MADE = {
@@ -48,19 +60,8 @@ MADE = {
     "mixhop": lambda: MixHop(H, 3, 2, powers=(0, 1, 3), activation="tanh"),
     "linkx": lambda: LINKX(H, N, d_hidden=3, n_layers=2),
     "ggcn": lambda: GGCN(H, 3, 2, decay=0.7, exponent=2.0),
-    "glognn": lambda: GloGNN(H, N, d_hidden=3, n_layers=2, alpha=0.3, beta=0.7, gamma=0.4, delta=0.2),
-    "glognn-official": lambda: GloGNN(
-        H,
-        N,
-        d_hidden=3,
-        n_layers=2,
-        alpha=0.3,
-        beta=0.7,
-        gamma=0.4,
-        delta=0.2,
-        matrix="official",
-        n_classes=2,
-    ),
+    "glognn": lambda: GloGNN(H, N, d_hidden=3, n_layers=2, **SHARES),
+    "glognn-official": lambda: GloGNN(H, N, d_hidden=3, n_layers=2, matrix="official", n_classes=2, **SHARES),
     "sum": lambda: SumConvolution(H, 3),
     "gin": lambda: IsomorphismConvolution(H, 3),
     "gated": lambda: GatedConvolution(H, 3),
@@ -78,13 +79,6 @@ def make(name: str) -> nn.Module:
     return far_from_start(MADE[name]())
 
 
-def close(output: Tensor, expected: np.ndarray) -> None:
-    np.testing.assert_allclose(output.detach().numpy(), expected, rtol=1e-11, atol=1e-12)
-
-
-# ------------------------------------------------------------------ dense matrices, written down by hand
-
-
 def both_ends(A: np.ndarray) -> np.ndarray:
     """Over the roots of what the receiver receives and what the sender sends."""
     got, sent = A.sum(1, keepdims=True), A.sum(0, keepdims=True)
@@ -94,27 +88,20 @@ def both_ends(A: np.ndarray) -> np.ndarray:
 # --------------------------------------------------------------------------------- models of whole graphs
 
 
-@pytest.mark.parametrize("edge_index", [ODD, BOTH], ids=["odd", "both"])
+@DIRECTED
 def test_a_sum_takes_each_neighbour_once(edge_index: Tensor):
     layer, x = make("sum"), numbers(N, H)
     close(layer(x, edge_index), adjacency(edge_index) @ x.numpy() @ weights(layer)["W"].T)
 
 
-@pytest.mark.parametrize("edge_index", [ODD, BOTH], ids=["odd", "both"])
+@DIRECTED
 def test_h2gcn_keeps_one_and_two_steps_apart(edge_index: Tensor):
-    A = adjacency(edge_index)
-    far = np.zeros((N, N))
-    for i in range(N):
-        for j in range(N):
-            joined = any(A[i, k] and A[k, j] for k in range(N))
-            far[i, j] = float(joined and i != j and not A[i, j])
+    A, x, net = adjacency(edge_index), numbers(N, H), make("h2gcn")
+    far = ((A @ A > 0) & (A == 0) & ~np.eye(N, dtype=bool)).astype(float)
     assert far.sum() > 0
-    x = numbers(N, H)
     rounds = [x.numpy()]
     for _ in range(2):
-        before = rounds[-1]
-        rounds.append(np.concatenate([both_ends(A) @ before, both_ends(far) @ before], 1))
-    net = make("h2gcn")
+        rounds.append(np.concatenate([both_ends(A) @ rounds[-1], both_ends(far) @ rounds[-1]], 1))
     assert net.d_out == 7 * H and not list(net.parameters())
     close(net(x, edge_index), np.concatenate(rounds, 1))
 
@@ -129,11 +116,8 @@ def test_appnp_is_a_power_iteration_to_personalised_pagerank():
 
 def test_gprgnn_is_a_polynomial_that_starts_as_appnp():
     net, x, P = make("gprgnn"), numbers(N, H), looped(ODD)
-    powers = [np.linalg.matrix_power(P, k) for k in range(4)]
-    close(
-        net(x, ODD),
-        sum(g * power @ x.numpy() for g, power in zip(weights(net)["gamma"], powers, strict=True)),
-    )
+    gamma = weights(net)["gamma"]
+    close(net(x, ODD), sum(gamma[k] * np.linalg.matrix_power(P, k) @ x.numpy() for k in range(4)))
     net.reset_parameters()
     torch.testing.assert_close(net(x, ODD), make("appnp")(x, ODD))
     assert net.gamma.sum().item() == pytest.approx(1)
@@ -160,16 +144,15 @@ def test_mixhop_against_dense_powers():
     net, x, P = make("mixhop"), numbers(N, H), looped(ODD)
     w, before = weights(net), x.numpy()
     for n in (1, 2):
-        parts = [
-            np.linalg.matrix_power(P, j) @ before @ w[f"W_{j}^{n}"].T + w[f"b_{j}^{n}"] for j in (0, 1, 3)
-        ]
+        powers = {j: np.linalg.matrix_power(P, j) @ before for j in (0, 1, 3)}
+        parts = [power @ w[f"W_{j}^{n}"].T + w[f"b_{j}^{n}"] for j, power in powers.items()]
         before = np.tanh(np.concatenate(parts, 1))
     close(net(x, ODD), before)
 
 
 def test_linkx_reads_links_and_features_and_knows_one_graph():
     net, x, A = make("linkx"), numbers(N, H), adjacency(ODD)
-    w = {name: p.detach().numpy() for name, p in net.named_parameters()}
+    w = parameters(net)
     h_A = A @ w["of_links.weight"].T + w["of_links.bias"]
     h_X = x.numpy() @ w["of_features.weight"].T + w["of_features.bias"]
     h = relu(np.concatenate([h_A, h_X], 1) @ w["joined.weight"].T + w["joined.bias"] + h_A + h_X)
@@ -181,9 +164,7 @@ def test_linkx_reads_links_and_features_and_knows_one_graph():
 
 
 def test_signed_convolutions_against_a_loop():
-    layer, x, A = SignedConvolution(H, 3).double(), numbers(N, H), adjacency(ODD)
-    for p in layer.parameters():
-        nn.init.normal_(p)
+    layer, x, A = far_from_start(SignedConvolution(H, 3)), numbers(N, H), adjacency(ODD)
     w = weights(layer)
     Z, d, beta = x.numpy() @ w["W"].T + w["b"], 1 + A.sum(1), np.exp(w["a"]) / np.exp(w["a"]).sum()
     out, signs = beta[2] * Z, set()
@@ -213,9 +194,8 @@ def test_glognn_mixes_all_nodes_by_the_least_squares_that_it_says(name: str):
     """Against the minimiser with dense matrices, which has a vanishing slope and no smaller neighbour."""
     net, x, A, P = make(name), numbers(N, H), torch.from_numpy(adjacency(ODD)), torch.from_numpy(looped(ODD))
     if name == "glognn-official":
-        own = torch.zeros(N, dtype=torch.double)
-        own[[j for j, i in ODD.T.tolist() if j == i]] = 1
-        A = A + torch.eye(N) + torch.diag(own)
+        A = A + torch.eye(N)
+        A[1, 1] += 1  # the loop of ODD
         A = P = A / A.sum(1, keepdim=True)
     h_A, h_X = A @ net.of_links.weight.T + net.of_links.bias, net.of_features(x)
     X = start = torch.relu(0.2 * h_X + 0.8 * h_A).detach()
@@ -250,7 +230,7 @@ def test_glognn_mixes_all_nodes_by_the_least_squares_that_it_says(name: str):
 def test_gin_against_a_loop():
     layer, x = make("gin"), numbers(N, H)
     total = np.stack([sum((x[j].numpy() for j in js), np.zeros(H)) for js in received(ODD)])
-    w = {name: p.detach().numpy() for name, p in layer.named_parameters()}
+    w = parameters(layer)
     hidden = relu(((1 + w["epsilon"]) * x.numpy() + total) @ w["lin_1.weight"].T + w["lin_1.bias"])
     close(layer(x, ODD), hidden @ w["lin_2.weight"].T + w["lin_2.bias"])
 
@@ -277,9 +257,8 @@ def test_pna_against_a_loop():
             std = np.sqrt(sent.var(0) + 1e-5)
             statistics = np.concatenate([sent.mean(0), sent.max(0), sent.min(0), std])
         scale = math.log(d + 1) / 0.8
-        rows.append(
-            np.concatenate([X[i], statistics, scale * statistics, statistics / scale if d else statistics])
-        )
+        down = statistics / scale if d else statistics
+        rows.append(np.concatenate([X[i], statistics, scale * statistics, down]))
     close(layer(x, ODD), np.stack(rows) @ w["W"].T + w["b"])
 
 
@@ -364,7 +343,7 @@ def transformer_block(
     net: GraphTransformer, x: np.ndarray, norm: Callable[[np.ndarray, str], np.ndarray]
 ) -> np.ndarray:
     """On ODD, with two heads; norm makes of features and the name of a norm what is scaled and shifted."""
-    w = {name.removeprefix("blocks.0."): p.detach().numpy() for name, p in net.named_parameters()}
+    w = {name.removeprefix("blocks.0."): p for name, p in parameters(net).items()}
 
     def normed(x: np.ndarray, name: str) -> np.ndarray:
         return norm(x, name) * w[f"{name}.weight"] + w[f"{name}.bias"]
@@ -399,11 +378,9 @@ def test_a_transformer_block_with_batch_norms_against_a_loop():
     kept = {name: (np.zeros(H), np.ones(H)) for name in ("norm_1", "norm_2")}
 
     def training(x: np.ndarray, name: str) -> np.ndarray:
-        mean = sum(x[i] for i in range(N)) / N
-        squares = sum((x[i] - mean) ** 2 for i in range(N))
-        before = kept[name]
-        kept[name] = 0.9 * before[0] + 0.1 * mean, 0.9 * before[1] + 0.1 * squares / (N - 1)
-        return (x - mean) / np.sqrt(squares / N + 1e-5)
+        mean, variance = kept[name]
+        kept[name] = 0.9 * mean + 0.1 * x.mean(0), 0.9 * variance + 0.1 * x.var(0, ddof=1)
+        return (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5)
 
     def evaluation(x: np.ndarray, name: str) -> np.ndarray:
         mean, variance = kept[name]

@@ -1,20 +1,33 @@
 """Further baselines on graphs against dense loops in float64, and what they compute of a graph beforehand."""
 
 import math
-import warnings
 
 import numpy as np
 import pytest
 import torch
 from drawn_layers import numbers
-from small_graphs import ODD, N, adjacency, far_from_start, looped, received, relu, sigmoid, weights
+from small_graphs import (
+    ODD,
+    N,
+    adjacency,
+    close,
+    far_from_start,
+    looped,
+    parameters,
+    received,
+    relu,
+    sigmoid,
+    weights,
+)
 from torch import Tensor, nn
+from torch_geometric.nn import ClusterGCNConv, JumpingKnowledge
 
 from physml.base.errors import InputError
 from physml.base.paths import CONF
 from physml.config.build import check
 from physml.config.load import read_yaml
 from physml.graph import eigenvectors, latent, pagerank
+from physml.models.count import count_parameters
 from physml.models.graph.acm_gcn import ACMGCN, ChannelMixing
 from physml.models.graph.directional import DirectionalConvolution
 from physml.models.graph.f2gnn import F2GNN
@@ -29,10 +42,6 @@ from physml.models.graph.link import LINK, LinkRegression
 from physml.models.graph.pagerank_gnn import PageRankGNN
 from physml.models.graph.pde_gcn import PDEGCN
 from physml.models.graph.spline import SplineCNN, SplineConvolution
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # PyG calls torch.jit.script, which torch deprecates
-    from torch_geometric.nn import ClusterGCNConv, JumpingKnowledge
 
 TAIL = torch.tensor([[0, 1, 1, 2, 2, 3, 3, 4, 1], [1, 2, 3, 3, 4, 4, 5, 5, 4]])  # connected, no symmetry
 H = 4
@@ -51,9 +60,7 @@ MADE = {
     "spline": lambda: SplineCNN(H, 3, 2, places=(1, 3), reach=2.5, n_knots=3),
     "jk-cat": lambda: JKNet(GraphConvolution(H, H), 2, fuse="cat", activation="tanh"),
     "geniepath": lambda: GeniePath(H, 3),
-    "pde-diffusion": lambda: PDEGCN(H, 3, kind="diffusion", h=0.3),
-    "pde-wave": lambda: PDEGCN(H, 3, kind="wave", h=0.3),
-    "pde-mixed": lambda: PDEGCN(H, 3, kind="mixed", h=0.3),
+    **{kind: lambda kind=kind: PDEGCN(H, 3, kind=kind, h=0.3) for kind in ("diffusion", "wave", "mixed")},
     "f2": lambda: F2GNN(
         GraphConvolution(H, H), SELECT, fuse=("sum", "cat", "att", "mean"), activation="tanh"
     ),
@@ -63,14 +70,6 @@ MADE = {
 def make(name: str) -> nn.Module:
     torch.manual_seed(0)
     return far_from_start(MADE[name]())
-
-
-def numpy_of(module: nn.Module) -> dict[str, np.ndarray]:
-    return {name: p.detach().numpy() for name, p in module.named_parameters()}
-
-
-def close(output: Tensor, expected: np.ndarray) -> None:
-    np.testing.assert_allclose(output.detach().numpy(), expected, rtol=1e-10, atol=1e-11)
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
@@ -108,14 +107,12 @@ def test_quadrants_are_of_the_sender_as_the_receiver_sees_it():
 
 def test_pagerank_keeps_the_nearest_and_is_the_same_in_chunks(monkeypatch: pytest.MonkeyPatch):
     Pi = 0.2 * np.linalg.inv(np.eye(N) - 0.8 * looped(ODD.unique(dim=1)))
-    kept = set()
-    for i in range(N):
-        least = sorted(Pi[i])[-2]
-        kept |= {(j, i) for j in range(N) if Pi[i, j] > 1e-13 and Pi[i, j] >= least - 1e-12}
-    assert {tuple(e) for e in pagerank._edges(ODD, N, 0.2, 2).T.tolist()} == kept
-    monkeypatch.setattr(pagerank, "DENSE", 0)
-    monkeypatch.setattr(pagerank, "CHUNK", 4)
-    assert {tuple(e) for e in pagerank._edges(ODD, N, 0.2, 2).T.tolist()} == kept
+    least = np.sort(Pi, 1)[:, -2:-1]
+    kept = {(j, i) for i, j in np.argwhere((Pi > 1e-13) & (Pi >= least - 1e-12)).tolist()}
+    for _ in range(2):
+        assert {tuple(e) for e in pagerank._edges(ODD, N, 0.2, 2).T.tolist()} == kept
+        monkeypatch.setattr(pagerank, "DENSE", 0)
+        monkeypatch.setattr(pagerank, "CHUNK", 4)
 
 
 def test_eigenvectors_are_of_each_part_alone_with_a_sign_of_their_own(monkeypatch: pytest.MonkeyPatch):
@@ -140,14 +137,12 @@ def test_eigenvectors_are_of_each_part_alone_with_a_sign_of_their_own(monkeypatc
 
 def test_link_is_a_regression_on_links_alone():
     net, x = make("link"), numbers(N, H)
-    w = numpy_of(net)
+    w = parameters(net)
     close(net(x, ODD), adjacency(ODD) @ w["of_links.lin.weight"].T + w["of_links.lin.bias"])
     torch.testing.assert_close(net(0 * x, ODD), net(x, ODD))
     whole = GraphNet(lambda d: LINK(d, N), 5, 3, "node", hidden=None, decoder="layer").double()
-    assert isinstance(whole.decoder, LinkRegression) and sum(p.numel() for p in whole.parameters()) == 3 * (
-        N + 1
-    )
-    w = numpy_of(whole)
+    assert isinstance(whole.decoder, LinkRegression) and count_parameters(whole) == 3 * (N + 1)
+    w = parameters(whole)
     close(whole(numbers(N, 5), ODD), adjacency(ODD) @ w["decoder.lin.weight"].T + w["decoder.lin.bias"])
     with pytest.raises(InputError, match="LINK has no d_out"):
         GraphNet(lambda d: LINK(d, N), 5, 3, "node", hidden=None)
@@ -181,7 +176,7 @@ def test_acm_gcn_is_its_layers_and_its_head_is_one_more():
     net, x = make("acm-stack"), numbers(N, H)
     torch.testing.assert_close(net(x, ODD), torch.relu(net.layers[1](torch.relu(net.layers[0](x, ODD)), ODD)))
     assert isinstance(net.head(5), ChannelMixing) and net.head(5).d_out == 5
-    assert sum(p.numel() for p in ChannelMixing(1703, 64).parameters()) == 3 * 1703 * 64 + 3 * 64 + 9
+    assert count_parameters(ChannelMixing(1703, 64)) == 3 * 1703 * 64 + 3 * 64 + 9
 
 
 @pytest.mark.parametrize("merge", ["cat", "mean", "sum"])
@@ -331,7 +326,7 @@ def test_fusions_against_a_loop():
     close(Fusion("sum", H, 3)(layers), X.sum(0))
     close(Fusion("mean", H, 3)(layers), X.mean(0))
     att = Fusion("att", H, 3).double()
-    w = numpy_of(att)
+    w = parameters(att)
     fused = [softmax(X[:, i] @ w["score.weight"][0] + w["score.bias"]) @ X[:, i] for i in range(N)]
     close(att(layers), np.stack(fused))
 
@@ -339,20 +334,15 @@ def test_fusions_against_a_loop():
 def test_jknet_fuses_the_layers_of_its_stack():
     net, x = make("jk-cat"), numbers(N, H)
     first = torch.tanh(net.stack.layers[0](x, ODD))
-    torch.testing.assert_close(
-        net(x, ODD), torch.cat([first, torch.tanh(net.stack.layers[1](first, ODD))], 1)
-    )
+    second = torch.tanh(net.stack.layers[1](first, ODD))
+    torch.testing.assert_close(net(x, ODD), torch.cat([first, second], 1))
 
 
 def test_geniepath_against_a_loop():
     net, x = make("geniepath"), numbers(N, H)
     X, C = x.numpy(), np.zeros((N, H))
     for n in range(3):
-        w = {
-            k.removeprefix(f"layers.{n}."): v
-            for k, v in numpy_of(net).items()
-            if k.startswith(f"layers.{n}.")
-        }
+        w = parameters(net.layers[n])
         new, cell = np.zeros((N, H)), np.zeros((N, H))
         for i, js in enumerate(received(ODD)):
             near = [j for j in js if j != i] + [i]
@@ -367,13 +357,12 @@ def test_geniepath_against_a_loop():
 
 @pytest.mark.parametrize("kind", ["diffusion", "wave", "mixed"])
 def test_pde_gcn_is_three_explicit_steps_against_dense_gradients(kind: str):
-    net, x = make(f"pde-{kind}"), numbers(N, H)
+    net, x = make(kind), numbers(N, H)
     A = adjacency(ODD)
-    d = 1 + A.sum(1)
-    pairs = [(i, j) for i in range(N) for j in range(N) if A[i, j]]
+    d, pairs = 1 + A.sum(1), np.argwhere(A)
     G = np.zeros((len(pairs), N))
     for row, (i, j) in enumerate(pairs):
-        G[row, i], G[row, j] = 1 / math.sqrt(d[i] * d[j]), -1 / math.sqrt(d[i] * d[j])
+        G[row, i], G[row, j] = np.array([1, -1]) / math.sqrt(d[i] * d[j])
     before = X = x.numpy()
     s, h = sigmoid(net.mix.item()) if kind == "mixed" else None, 0.3
     for K in net.K:
@@ -391,7 +380,7 @@ def test_pde_gcn_is_three_explicit_steps_against_dense_gradients(kind: str):
 
 def test_f2gnn_against_its_choices():
     net, x = make("f2"), numbers(N, H)
-    w = numpy_of(net)
+    w = parameters(net)
 
     def block(n: int, z: np.ndarray) -> np.ndarray:
         return relu(z) @ w[f"A.{n}.weight"].T + w[f"A.{n}.bias"]
@@ -427,12 +416,10 @@ def test_cluster_gcn_adds_to_the_diagonal():
     layer, x = ClusterGCNConv(H, 3, diag_lambda=1.0).double(), numbers(N, H)
     A = adjacency(TAIL) + np.eye(N)
     P = A / A.sum(1, keepdims=True)
-    w = numpy_of(layer)
+    w = parameters(layer)
     propagated = (P + np.diag(np.diag(P))) @ x.numpy() @ w["lin_out.weight"].T + w["lin_out.bias"]
-    output = layer(x, TAIL).detach().numpy()
-    np.testing.assert_allclose(
-        output, propagated + x.numpy() @ w["lin_root.weight"].T, atol=1e-6
-    )  # float32 inside
+    expected = propagated + x.numpy() @ w["lin_root.weight"].T
+    np.testing.assert_allclose(layer(x, TAIL).detach(), expected, atol=1e-6)  # float32 inside
 
 
 def stack_of_conf(name: str) -> nn.Module:
@@ -450,22 +437,19 @@ def test_chebnet_is_three_chebyshev_polynomials_of_the_scaled_laplacian(edge_ind
     L is scaled by the greatest eigenvalue that any graph can have, 2, to 2 L / 2 - I.
     """
     net, x = stack_of_conf("chebnet"), numbers(N, H)
-    A, sent = np.zeros((N, N)), np.zeros(N)
+    A = np.zeros((N, N))
     for j, i in edge_index.T.tolist():
-        if i != j:
-            A[i, j] += 1
-            sent[j] += 1
-    L = np.eye(N)
-    for i in range(N):
-        for j in range(N):
-            if A[i, j] and sent[i]:
-                L[i, j] -= A[i, j] / math.sqrt(sent[i] * sent[j])
+        A[i, j] += i != j
+    sent, L = A.sum(0), np.eye(N)
+    for i, j in np.argwhere(A):
+        if sent[i]:
+            L[i, j] -= A[i, j] / math.sqrt(sent[i] * sent[j])
     S = 2 * L / 2 - np.eye(N)
     T = [np.eye(N), S, 2 * S @ S - np.eye(N)]
     outputs, X = list(net.steps(x, edge_index)), x.numpy()
     assert len(outputs) == 2
     for n, out in enumerate(outputs):
-        w = numpy_of(net.layers[n])
+        w = parameters(net.layers[n])
         assert sum(name.startswith("lins.") for name in w) == len(T)
         X = relu(sum(T[k] @ X @ w[f"lins.{k}.weight"].T for k in range(3)) + w["bias"])
         assert (X > 0).mean() > 0.3
@@ -479,7 +463,7 @@ def test_sage_max_takes_the_greatest_of_what_neighbours_send_behind_a_layer():
     outputs, X = list(net.steps(x, ODD)), x.numpy()
     assert len(outputs) == 2
     for n, out in enumerate(outputs):
-        w, new = numpy_of(net.layers[n]), np.zeros((N, H))
+        w, new = parameters(net.layers[n]), np.zeros((N, H))
         sent = relu(X @ w["lin.weight"].T + w["lin.bias"])
         for i, js in enumerate(received(ODD)):
             greatest = np.array([max([sent[j, c] for j in js], default=0.0) for c in range(H)])
