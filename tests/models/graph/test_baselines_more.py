@@ -45,31 +45,6 @@ from physml.models.graph.spline import SplineCNN, SplineConvolution
 
 TAIL = torch.tensor([[0, 1, 1, 2, 2, 3, 3, 4, 1], [1, 2, 3, 3, 4, 4, 5, 5, 4]])  # connected, no symmetry
 H = 4
-SELECT = "1 01 101 0111"
-
-
-MADE = {
-    "link": lambda: LINK(H, N, d_hidden=3),
-    "acm": lambda: ChannelMixing(H, 3),
-    "acm-variant": lambda: ChannelMixing(H, 3, variant=True),
-    "acm-stack": lambda: ACMGCN(H, 3, 2),
-    "geom-stack": lambda: GeomGCN(H, 2, 2),
-    "dgn": lambda: DirectionalConvolution(
-        H, 3, delta=0.8, aggregations=("mean", "max", "min", "av", "dx"), n_directions=2
-    ),
-    "spline": lambda: SplineCNN(H, 3, 2, places=(1, 3), reach=2.5, n_knots=3),
-    "jk-cat": lambda: JKNet(GraphConvolution(H, H), 2, fuse="cat", activation="tanh"),
-    "geniepath": lambda: GeniePath(H, 3),
-    **{kind: lambda kind=kind: PDEGCN(H, 3, kind=kind, h=0.3) for kind in ("diffusion", "wave", "mixed")},
-    "f2": lambda: F2GNN(
-        GraphConvolution(H, H), SELECT, fuse=("sum", "cat", "att", "mean"), activation="tanh"
-    ),
-}
-
-
-def make(name: str) -> nn.Module:
-    torch.manual_seed(0)
-    return far_from_start(MADE[name]())
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
@@ -136,7 +111,7 @@ def test_eigenvectors_are_of_each_part_alone_with_a_sign_of_their_own(monkeypatc
 
 
 def test_link_is_a_regression_on_links_alone():
-    net, x = make("link"), numbers(N, H)
+    net, x = far_from_start(LINK(H, N, d_hidden=3)), numbers(N, H)
     w = parameters(net)
     close(net(x, ODD), adjacency(ODD) @ w["of_links.lin.weight"].T + w["of_links.lin.bias"])
     torch.testing.assert_close(net(0 * x, ODD), net(x, ODD))
@@ -154,17 +129,17 @@ def test_link_is_a_regression_on_links_alone():
         LINK(H, None, d_hidden=3)
 
 
-@pytest.mark.parametrize("name", ["acm", "acm-variant"])
-def test_channels_are_mixed_for_each_node_against_a_loop(name: str):
-    layer, x = make(name), numbers(N, H)
+@pytest.mark.parametrize("variant", [False, True])
+def test_channels_are_mixed_for_each_node_against_a_loop(variant: bool):
+    layer, x = far_from_start(ChannelMixing(H, 3, variant=variant)), numbers(N, H)
     w, X, js = weights(layer), x.numpy(), received(ODD)
-    act = relu if name == "acm-variant" else lambda z: z
+    act = relu if variant else lambda z: z
     low, high, own = (act(X @ w[f"W_{c}"]) for c in "LHI")
     out = np.zeros((N, 3))
     for i in range(N):
         near = [i] + [j for j in js[i] if j != i]
         parts = [low[near].mean(0), high[i] - high[near].mean(0), own[i]]
-        if name == "acm":
+        if not variant:
             parts = [relu(part) for part in parts]
         score = sigmoid(np.array([part @ w[f"v_{c}"] for part, c in zip(parts, "LHI", strict=True)]))
         alpha = softmax(score @ w["M"] / 3)
@@ -173,7 +148,7 @@ def test_channels_are_mixed_for_each_node_against_a_loop(name: str):
 
 
 def test_acm_gcn_is_its_layers_and_its_head_is_one_more():
-    net, x = make("acm-stack"), numbers(N, H)
+    net, x = far_from_start(ACMGCN(H, 3, 2)), numbers(N, H)
     torch.testing.assert_close(net(x, ODD), torch.relu(net.layers[1](torch.relu(net.layers[0](x, ODD)), ODD)))
     assert isinstance(net.head(5), ChannelMixing) and net.head(5).d_out == 5
     assert count_parameters(ChannelMixing(1703, 64)) == 3 * 1703 * 64 + 3 * 64 + 9
@@ -182,7 +157,6 @@ def test_acm_gcn_is_its_layers_and_its_head_is_one_more():
 @pytest.mark.parametrize("merge", ["cat", "mean", "sum"])
 @pytest.mark.parametrize("edge_index", [ODD, TAIL], ids=["odd", "tail"])
 def test_geometric_convolutions_against_a_loop(edge_index: Tensor, merge: str):
-    torch.manual_seed(0)
     layer, x = GeometricConvolution(H, 2, merge=merge).double(), numbers(N, H)
     w, X, A = weights(layer), x.numpy(), adjacency(edge_index)
     z = latent.isomap(edge_index, N)
@@ -194,12 +168,11 @@ def test_geometric_convolutions_against_a_loop(edge_index: Tensor, merge: str):
         return {(True, True): 1, (True, False): 2, (False, True): 3, (False, False): 4}[left, up]
 
     near: list[list[tuple[int, int]]] = [[(i, 9)] for i in range(N)]
-    for i in range(N):
-        for j in range(N):
-            if A[i, j]:
-                near[i].append((j, quadrant(i, j)))
-            if i != j and np.linalg.norm(z[i] - z[j]) <= radius:
-                near[i].append((j, 4 + quadrant(i, j)))
+    for i, j in np.argwhere(1 - np.eye(N)):
+        if A[i, j]:
+            near[i].append((j, quadrant(i, j)))
+        if np.linalg.norm(z[i] - z[j]) <= radius:
+            near[i].append((j, 4 + quadrant(i, j)))
     parts = np.zeros((N, 9, 2))
     for i in range(N):
         for j, r in near[i]:
@@ -210,7 +183,7 @@ def test_geometric_convolutions_against_a_loop(edge_index: Tensor, merge: str):
 
 
 def test_geom_gcn_is_its_layers_and_its_head_the_mean_over_divisions():
-    net, x = make("geom-stack"), numbers(N, H)
+    net, x = far_from_start(GeomGCN(H, 2, 2)), numbers(N, H)
     first = torch.relu(net.layers[0](x, ODD))
     torch.testing.assert_close(net(x, ODD), torch.relu(net.layers[1](first, ODD)))
     head = net.head(5).double()
@@ -218,7 +191,6 @@ def test_geom_gcn_is_its_layers_and_its_head_the_mean_over_divisions():
 
 
 def test_gat_on_pagerank_is_gat_on_the_edges_that_it_draws():
-    torch.manual_seed(0)
     net, x = PageRankGNN(H, 3, 2, alpha=0.2, k=2).double(), numbers(N, H)
     plain = GNN(H, 3, 2, kind="gat", activation="elu").double()
     plain.load_state_dict(net.state_dict())
@@ -237,7 +209,9 @@ def test_gat_on_pagerank_is_gat_on_the_edges_that_it_draws():
 
 
 def test_directional_aggregation_against_a_loop():
-    layer, x = make("dgn"), numbers(N, H)
+    kinds = ("mean", "max", "min", "av", "dx")
+    layer = far_from_start(DirectionalConvolution(H, 3, delta=0.8, aggregations=kinds, n_directions=2))
+    x = numbers(N, H)
     w, X, rows = weights(layer), x.numpy(), []
     phi = eigenvectors.laplacian_vectors(ODD, N, 2).numpy()
     for i, js in enumerate(received(ODD)):
@@ -279,24 +253,22 @@ def test_of_a_multiple_eigenvalue_all_processors_choose_the_same_vector(monkeypa
 
 
 def test_splines_against_a_loop():
-    torch.manual_seed(0)
     layer, x = SplineConvolution(H, 3, n_knots=4).double(), numbers(N, H)
     nn.init.normal_(layer.b)
     u = torch.rand(8, 2, dtype=torch.double, generator=torch.Generator().manual_seed(2))
     u[0] = torch.tensor([0.0, 1.0])  # the ends
     w, X = weights(layer), x.numpy()
     out, degree = np.zeros((N, 3)), np.zeros(N)
-    for (j, i), (a, b) in zip(ODD.T.tolist(), u.tolist(), strict=True):
+    for (j, i), at in zip(ODD.T.tolist(), u.numpy(), strict=True):
         degree[i] += 1
-        for p in range(4):
-            for q in range(4):
-                share = max(0, 1 - abs(3 * a - p)) * max(0, 1 - abs(3 * b - q))
-                out[i] += share * X[j] @ w["W"][4 * p + q]
+        hats = np.maximum(0, 1 - np.abs(3 * at[:, None] - np.arange(4)))
+        out[i] += X[j] @ np.tensordot(np.outer(*hats).ravel(), w["W"], 1)
     close(layer(x, u, ODD), out / np.maximum(degree, 1)[:, None] + X @ w["R"].T + w["b"])
 
 
 def test_a_spline_network_takes_places_from_features_and_sees_their_differences_alone():
-    net, x = make("spline"), numbers(N, H)
+    net = far_from_start(SplineCNN(H, 3, 2, places=(1, 3), reach=2.5, n_knots=3))
+    x = numbers(N, H)
     place = x[:, [1, 3]]
     u = (0.5 + (place[ODD[0]] - place[ODD[1]]) / 5).clamp(0, 1)
     first = nn.functional.elu(net.layers[0](x[:, [0, 2]], u, ODD))
@@ -332,14 +304,15 @@ def test_fusions_against_a_loop():
 
 
 def test_jknet_fuses_the_layers_of_its_stack():
-    net, x = make("jk-cat"), numbers(N, H)
+    net = far_from_start(JKNet(GraphConvolution(H, H), 2, fuse="cat", activation="tanh"))
+    x = numbers(N, H)
     first = torch.tanh(net.stack.layers[0](x, ODD))
     second = torch.tanh(net.stack.layers[1](first, ODD))
     torch.testing.assert_close(net(x, ODD), torch.cat([first, second], 1))
 
 
 def test_geniepath_against_a_loop():
-    net, x = make("geniepath"), numbers(N, H)
+    net, x = far_from_start(GeniePath(H, 3)), numbers(N, H)
     X, C = x.numpy(), np.zeros((N, H))
     for n in range(3):
         w = parameters(net.layers[n])
@@ -357,7 +330,7 @@ def test_geniepath_against_a_loop():
 
 @pytest.mark.parametrize("kind", ["diffusion", "wave", "mixed"])
 def test_pde_gcn_is_three_explicit_steps_against_dense_gradients(kind: str):
-    net, x = make(kind), numbers(N, H)
+    net, x = far_from_start(PDEGCN(H, 3, kind=kind, h=0.3)), numbers(N, H)
     A = adjacency(ODD)
     d, pairs = 1 + A.sum(1), np.argwhere(A)
     G = np.zeros((len(pairs), N))
@@ -379,7 +352,9 @@ def test_pde_gcn_is_three_explicit_steps_against_dense_gradients(kind: str):
 
 
 def test_f2gnn_against_its_choices():
-    net, x = make("f2"), numbers(N, H)
+    fuse = ("sum", "cat", "att", "mean")
+    net = far_from_start(F2GNN(GraphConvolution(H, H), "1 01 101 0111", fuse=fuse, activation="tanh"))
+    x = numbers(N, H)
     w = parameters(net)
 
     def block(n: int, z: np.ndarray) -> np.ndarray:

@@ -2,19 +2,15 @@
 
 import itertools
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from drawn_layers import numbers
-from small_graphs import ODD, attended, close, looped, relu, sigmoid
+from small_graphs import ODD, N, attended, close, far_from_start, looped, relu, sigmoid
 from torch import Tensor, nn
 
 from physml.base.errors import InputError
-from physml.config import build
-from physml.config.compose import compose
-from physml.config.schema import checked
 from physml.graph.measures import dirichlet_energy, grid
 from physml.graph.rows import Rows, sparse_rows
 from physml.models.count import count_parameters
@@ -33,18 +29,13 @@ from physml.models.graph.graph_layers import (
 )
 from physml.models.graph.graph_net import GraphModel, GraphNet, pooled
 from physml.models.graph.graphcon import GraphCON
-from physml.task.batch import Batch
-from physml.training.evaluate import apply
 
-N, D, H, C = 6, 5, 4, 3
+D, H, C = 5, 4, 3
 NONE = torch.zeros(2, 0, dtype=torch.long)
 
 
 def attention(d: int) -> TransformerAttention:
-    layer = TransformerAttention(d, d_attention=4, n_heads=2)
-    for p in layer.parameters():
-        nn.init.normal_(p)
-    return layer
+    return far_from_start(TransformerAttention(d, d_attention=4, n_heads=2))
 
 
 def stack(name: str, d: int = H) -> nn.Module:
@@ -132,43 +123,23 @@ def test_dropout_between_layers_is_of_training_alone_and_keeps_the_mean(kind):
     """Two layers with weights that make them sums of non-negative numbers, so that sigma does nothing and
     the output is linear in what is dropped: its mean over many draws is the output without dropout.
     """
-
-    def made(rate: float) -> nn.Module:
-        if kind == "sage":
-            net = GNN(H, H, 2, kind="sage", dropout=rate)
-        else:
-            variant = None if kind == "gcnii" else "star"
-            net = GCNII(H, 2, alpha=0.3, lam=0.5, dropout=rate, variant=variant)
-        with torch.no_grad():
-            for n, p in enumerate(net.parameters()):
-                p.copy_(numbers(*p.shape, seed=n).abs())
-        return net.double()
-
+    variants = {"gcnii": None, "gcnii-star": "star"}
+    if kind == "sage":
+        net = GNN(H, H, 2, kind="sage", dropout=0.4).double()
+    else:
+        net = GCNII(H, 2, alpha=0.3, lam=0.5, dropout=0.4, variant=variants[kind]).double()
     x = numbers(N, H).abs()
-    dropping, plain = made(0.4), made(0.0)
-    undropped = plain(x, ODD)
-    dropping.eval()
-    assert torch.equal(dropping(x, ODD), undropped)
-    dropping.train()
-    torch.manual_seed(0)
     with torch.no_grad():
-        draws = torch.stack([dropping(x, ODD) for _ in range(400)])
+        for n, p in enumerate(net.parameters()):
+            p.copy_(numbers(*p.shape, seed=n).abs())
+        torch.manual_seed(0)
+        draws = torch.stack([net(x, ODD) for _ in range(400)])
+        undropped = net.eval()(x, ODD)
+        net.dropout = 0.0
+        assert torch.equal(net.train()(x, ODD), undropped)
     assert draws.std(0).max() > 0.1 * undropped.max()
     error = draws.std(0) / math.sqrt(len(draws))
     assert ((draws.mean(0) - undropped).abs() <= 5 * error + 1e-12).all()
-
-
-@pytest.mark.parametrize("model", ["sage", "gcnii"])
-def test_dropout_between_layers_is_set_in_the_config(model):
-    settings = [f"model={model}", "task=texas", "tracker=none", "profile=smoke", "model.dropout=0.5"]
-    config, parts = checked(compose([*settings, "model.n_layers=3"]).config)
-    task = SimpleNamespace(d_in=D, d_out=C, readout="node", tokens=None, vectors=None)
-    assert config["net"]["dropout"] == config["net"]["input_dropout"] == 0  # of the network around the stack
-    net, x = build.build_net(parts, task), numbers(N, D).float()
-    assert net.stack.dropout == 0.5
-    assert not torch.equal(net(x, ODD), net(x, ODD))
-    net.eval()
-    assert torch.equal(net(x, ODD), net(x, ODD))
 
 
 def test_diffusion_against_a_loop():
@@ -182,7 +153,6 @@ def test_diffusion_against_a_loop():
 
 
 def test_drop_edge_leaves_out_about_its_share_and_only_in_training():
-    torch.manual_seed(0)
     edge_index, weight = torch.randint(0, 50, (2, 4000)), torch.rand(4000)
     kept, kept_weight = drop_edges(edge_index, weight, 0.3)
     assert kept.shape[1] == len(kept_weight) == pytest.approx(2800, abs=120)
@@ -199,11 +169,10 @@ def test_drop_edge_leaves_out_about_its_share_and_only_in_training():
 
 def test_a_batch_of_graphs_equals_its_graphs_one_by_one():
     net = network("gat", "graph", "sum")
-    sizes, parts = (N, 3, 1), (ODD, torch.tensor([[0, 1], [1, 2]]), NONE)
-    xs = [numbers(n, D, seed=n) for n in sizes]
-    edge_index = torch.cat([e + s for e, s in zip(parts, (0, N, N + 3), strict=True)], 1)
-    batch = torch.repeat_interleave(torch.arange(3), torch.tensor(sizes))
-    together = net(torch.cat(xs), edge_index, batch=batch)
+    parts = ODD, torch.tensor([[0, 1], [1, 2]]), NONE
+    xs = [numbers(n, D, seed=n) for n in (N, 3, 1)]
+    edge_index = torch.cat([ODD, parts[1] + N], 1)
+    together = net(torch.cat(xs), edge_index, batch=torch.tensor([0] * N + [1, 1, 1, 2]))
     alone = torch.cat([net(x, e) for x, e in zip(xs, parts, strict=True)])
     assert together.shape == (3, C)
     torch.testing.assert_close(together, alone, rtol=1e-9, atol=1e-10)
@@ -211,34 +180,23 @@ def test_a_batch_of_graphs_equals_its_graphs_one_by_one():
 
 @pytest.mark.parametrize("mixing", ["PairNorm", "TransformerAttention"])
 def test_what_looks_at_all_nodes_at_once_takes_no_batch_of_graphs(mixing: str):
-    layer = {
-        "PairNorm": lambda d: GNN(d, H, 2, kind="gcn", pair_norm=1.0),
-        "TransformerAttention": lambda d: Diffusion(
-            TransformerAttention(d, d_attention=4, n_heads=2, square_plus=True), T=2.0
-        ),
-    }[mixing]
+    def layer(d: int) -> nn.Module:
+        if mixing == "PairNorm":
+            return GNN(d, H, 2, kind="gcn", pair_norm=1.0)
+        return Diffusion(TransformerAttention(d, d_attention=4, n_heads=2, square_plus=True), T=2.0)
+
+    x = numbers(N, D)
     for readout, pool in (("graph", "sum"), ("node", None)):
         net = GraphNet(layer, D, C, readout, hidden=H, pool=pool).double()
-        one_graph, two_graphs = torch.zeros(N, dtype=torch.long), torch.tensor([0, 0, 0, 0, 0, 1])
-        torch.testing.assert_close(net(numbers(N, D), ODD, batch=one_graph), net(numbers(N, D), ODD))
+        torch.testing.assert_close(net(x, ODD, batch=torch.zeros(N, dtype=torch.long)), net(x, ODD))
         with pytest.raises(InputError, match=f"{mixing} looks at all nodes at once.*got 2 graphs"):
-            net(numbers(N, D), ODD, batch=two_graphs)
+            net(x, ODD, batch=torch.tensor([0, 0, 0, 0, 0, 1]))
 
 
 @pytest.mark.parametrize("shape", [(N, D + 1), (0, D)])
 def test_features_of_another_shape_are_refused(shape: tuple[int, int]):
     with pytest.raises(InputError, match=r"input must have shape \(N, 5\)"):
         network("gcn")(numbers(*shape), NONE)
-
-
-def test_the_trainer_calls_it_with_the_fields_of_a_batch():
-    net = network("gcn", "graph", "mean")
-    batch = Batch(
-        numbers(N, D), torch.zeros(2), edge_index=ODD[:, :0], edge_weight=torch.ones(0, dtype=torch.double),
-        batch=torch.tensor([0, 0, 0, 1, 1, 1]),
-    )  # fmt: skip
-    output, state = apply(net, batch)
-    assert output.shape == (2, C) and state is None
 
 
 def test_pools():
@@ -315,12 +273,10 @@ def test_the_start_of_the_official_heterophilic_code():
 
 
 def test_the_start_of_the_code_of_fagcn():
-    torch.manual_seed(0)
     net = GraphNet(lambda d: FAGCN(d, 1, bias="official"), 900, 90, "node", hidden=64, init="official-fagcn")
     for part in (net.encoder, net.decoder):
-        assert part.weight.std().item() == pytest.approx(
-            1.414 * (2 / sum(part.weight.shape)) ** 0.5, rel=0.05
-        )
+        glorot = (2 / sum(part.weight.shape)) ** 0.5
+        assert part.weight.std().item() == pytest.approx(1.414 * glorot, rel=0.05)
         assert part.weight.abs().max() > 2.5 * part.weight.std()  # normal, not uniform
     assert net.encoder.bias.abs().max() <= 900**-0.5
     assert 0 < net.stack.c.abs().max() <= 128**-0.5

@@ -28,7 +28,6 @@ from physml.models.graph.graph_convolutions import (
     PrincipalConvolution,
     SumConvolution,
 )
-from physml.models.graph.graph_features import Features
 from physml.models.graph.graph_layers import (
     GraphAttention,
     GraphConvolution,
@@ -44,24 +43,11 @@ from physml.models.graph.phdgn import PHDGN
 
 
 class WithHead(nn.Module):
-    """GGCN of five layers, the last of which gives two classes."""
+    """A net and its last layer, which gives classes."""
 
-    def __init__(self, d_in: int, d_hidden: int, n_classes: int) -> None:
+    def __init__(self, net: GGCN | GeomGCN, n_classes: int) -> None:
         super().__init__()
-        self.net = GGCN(d_in, d_hidden, 4, decay=0.8, exponent=3.0)
-        self.head = self.net.head(n_classes)
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return torch.log_softmax(self.head(self.net(x, edge_index), edge_index), 1)
-
-
-class Geometric(nn.Module):
-    """Geom-GCN with both of its layers; its divisions are those of `divisions`."""
-
-    def __init__(self, d_in: int, d_hidden: int, n_classes: int) -> None:
-        super().__init__()
-        self.net = GeomGCN(d_in, d_hidden)
-        self.head = self.net.head(n_classes)
+        self.net, self.head = net, net.head(n_classes)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         return self.head(self.net(x, edge_index), edge_index)
@@ -78,13 +64,6 @@ def divisions(x: Tensor, _: Tensor) -> list[Spread]:
         a, b = sender[number == r], receiver[number == r]
         spreads.append(Spread(Edges(a, b, N), (degree[a] * degree[b]).rsqrt()))
     return spreads
-
-
-class Scores(GloGNN):
-    """GloGNN with the logarithm of its softmax."""
-
-    def forward(self, x: Features, edge_index: Tensor) -> Tensor:
-        return torch.log_softmax(super().forward(x, edge_index), 1)
 
 
 STEPS = {"dt": 0.7, "gamma": 0.9, "alpha": 0.8}
@@ -126,7 +105,7 @@ LAYERS: dict[str, Make] = {
     "f2gat": lambda k: F2GNN(
         GraphAttention(4 * k, k, n_heads=4), "1 01 101", fuse=["att", "lstm", "cat"], activation="elu"
     ),
-    "geom_gcn": lambda k: Geometric(3 * k, 2 * k, 2 * k),
+    "geom_gcn": lambda k: WithHead(GeomGCN(3 * k, 2 * k), 2 * k),
     "h2gcn": lambda k: H2GCN(3 * k, 2),
     "mixhop": lambda k: MixHop(3 * k, 2 * k, 2, activation="tanh"),
     "gcn": lambda k: GraphConvolution(3 * k, 2 * k),
@@ -142,8 +121,8 @@ LAYERS: dict[str, Make] = {
     "gcnii": lambda k: GCNII(3 * k, 3, alpha=0.2, lam=0.7),
     "gcnii_star": lambda k: GCNII(3 * k, 3, alpha=0.2, lam=0.7, variant="star-official"),
     "fagcn": lambda k: FAGCN(3 * k, 2 * k, epsilon=0.3, bias="official"),
-    "ggcn": lambda k: WithHead(4 * k, 3 * k, 2 * k),
-    "glognn": lambda k: Scores(4 * k, N, d_hidden=3 * k, n_classes=2 * k, **GLOGNN),
+    "ggcn": lambda k: WithHead(GGCN(4 * k, 3 * k, 4, decay=0.8, exponent=3.0), 2 * k),
+    "glognn": lambda k: GloGNN(4 * k, N, d_hidden=3 * k, n_classes=2 * k, **GLOGNN),
     "linkx": lambda k: LINKX(3 * k, N, d_hidden=4 * k),
     "acm_gcn": lambda k: ChannelMixing(3 * k, 2 * k),
     "acm_gcn_variant": lambda k: ChannelMixing(3 * k, 2 * k, variant=True),
@@ -156,7 +135,8 @@ EDGES = {  # which a layer gets of the lines; others get undirected ones
 
 def output(name: str, layer: nn.Module, x: Tensor) -> Tensor:
     edges = directed(LINES.numpy(), EDGES.get(name, "undirected"))
-    return layer(x) if name == "pairnorm" else layer(x, torch.from_numpy(edges))
+    y = layer(x) if name == "pairnorm" else layer(x, torch.from_numpy(edges))
+    return torch.log_softmax(y, 1) if name in ("ggcn", "glognn") else y
 
 
 @pytest.mark.parametrize("name", LAYERS)
