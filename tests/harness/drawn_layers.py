@@ -32,6 +32,23 @@ def randomised(layer: Any, scale: float, seed: int) -> Any:
     return layer
 
 
+def zeroed(layer: nn.Module) -> nn.Module:
+    """The layer with all weights 0, and without gradients."""
+    for p in layer.parameters():
+        nn.init.zeros_(p)
+    return layer.requires_grad_(False)
+
+
+def train(layer: nn.Module, steps: int) -> None:
+    """By plain gradients of numbers that depend on every output."""
+    optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+    for k in range(steps):
+        optimizer.zero_grad()
+        path, _ = layer(numbers(3, 6, layer.d_in, seed=k))
+        (path.sin() * numbers(*path.shape, seed=k + 10)).sum().backward()
+        optimizer.step()
+
+
 def leaves(state: Any) -> Iterator[Tensor]:
     """The tensors of a state, however it is nested."""
     if isinstance(state, Tensor):

@@ -63,6 +63,12 @@ def check_numbers(name: str, mine: dict[str, np.ndarray]) -> None:
     assert others == of_gradients(GOLDEN[name]), f"{name}: {apart}"
 
 
+def check_layer(name: str, make: Make, output: Callable[[str, nn.Module, Tensor], Tensor]) -> None:
+    """With an input as wide as the golden one."""
+    layer, x = filled(make), given(*np.shape(GOLDEN[name]["numbers"]["input"]))
+    check_numbers(name, found(layer, x, output(name, layer, x)))
+
+
 def of_gradients(entry: dict[str, Any]) -> set[str]:
     """The inputs and weights whose gradients are others than the code's, as `deviation` says."""
     return {what.removeprefix(GRADIENT) for what in entry.get("deviation", {}) if what.startswith(GRADIENT)}

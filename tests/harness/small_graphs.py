@@ -7,6 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from physml.graph.measures import grid
+
 N = 6
 ODD = torch.tensor([[0, 0, 0, 1, 1, 3, 4, 2], [1, 2, 2, 1, 3, 0, 2, 0]])  # directed, loop, twice, 5 alone
 
@@ -44,6 +46,42 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 def weights(layer: nn.Module) -> dict[str, np.ndarray]:
     """The weights by their symbols."""
     return {name: p.detach().numpy() for name, p in layer.symbols().items()}
+
+
+def parameters(module: nn.Module) -> dict[str, np.ndarray]:
+    """The weights by their names."""
+    return {name: p.detach().numpy() for name, p in module.named_parameters()}
+
+
+def close(output: Tensor, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(output.detach().numpy(), expected, rtol=1e-11, atol=1e-12)
+
+
+def attended(attention: nn.Module, x: Tensor) -> np.ndarray:
+    """The weights of an attention on ODD as a dense matrix."""
+    of, weight = attention.attention(x, ODD)
+    A = np.zeros((N, N))
+    np.add.at(A, (of.receiver.numpy(), of.sender.numpy()), weight.detach().numpy())
+    return A
+
+
+class Dense(nn.Module):
+    """F(X) = A X, as a coupling."""
+
+    def __init__(self, A: np.ndarray) -> None:
+        super().__init__()
+        self.A = torch.from_numpy(A)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.A @ x
+
+
+def first_gradient(layer: nn.Module) -> float:
+    """Of a loss at the output with respect to the features at the input, 8 on a grid of 5 x 5."""
+    torch.manual_seed(0)
+    x = torch.rand(25, 8, requires_grad=True)
+    (layer(x, grid(5, 5)) * torch.linspace(-1, 1, 25)[:, None]).sum().backward()
+    return float(x.grad.norm())
 
 
 def far_from_start(layer: nn.Module) -> nn.Module:

@@ -1,20 +1,33 @@
 """Further baselines on graphs against dense loops in float64, and what they compute of a graph beforehand."""
 
 import math
-import warnings
 
 import numpy as np
 import pytest
 import torch
 from drawn_layers import numbers
-from small_graphs import ODD, N, adjacency, far_from_start, looped, received, relu, sigmoid, weights
+from small_graphs import (
+    ODD,
+    N,
+    adjacency,
+    close,
+    far_from_start,
+    looped,
+    parameters,
+    received,
+    relu,
+    sigmoid,
+    weights,
+)
 from torch import Tensor, nn
+from torch_geometric.nn import ClusterGCNConv, JumpingKnowledge
 
 from physml.base.errors import InputError
 from physml.base.paths import CONF
 from physml.config.build import check
 from physml.config.load import read_yaml
 from physml.graph import eigenvectors, latent, pagerank
+from physml.models.count import count_parameters
 from physml.models.graph.acm_gcn import ACMGCN, ChannelMixing
 from physml.models.graph.directional import DirectionalConvolution
 from physml.models.graph.f2gnn import F2GNN
@@ -30,47 +43,8 @@ from physml.models.graph.pagerank_gnn import PageRankGNN
 from physml.models.graph.pde_gcn import PDEGCN
 from physml.models.graph.spline import SplineCNN, SplineConvolution
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # PyG calls torch.jit.script, which torch deprecates
-    from torch_geometric.nn import ClusterGCNConv, JumpingKnowledge
-
 TAIL = torch.tensor([[0, 1, 1, 2, 2, 3, 3, 4, 1], [1, 2, 3, 3, 4, 4, 5, 5, 4]])  # connected, no symmetry
 H = 4
-SELECT = "1 01 101 0111"
-
-
-MADE = {
-    "link": lambda: LINK(H, N, d_hidden=3),
-    "acm": lambda: ChannelMixing(H, 3),
-    "acm-variant": lambda: ChannelMixing(H, 3, variant=True),
-    "acm-stack": lambda: ACMGCN(H, 3, 2),
-    "geom-stack": lambda: GeomGCN(H, 2, 2),
-    "dgn": lambda: DirectionalConvolution(
-        H, 3, delta=0.8, aggregations=("mean", "max", "min", "av", "dx"), n_directions=2
-    ),
-    "spline": lambda: SplineCNN(H, 3, 2, places=(1, 3), reach=2.5, n_knots=3),
-    "jk-cat": lambda: JKNet(GraphConvolution(H, H), 2, fuse="cat", activation="tanh"),
-    "geniepath": lambda: GeniePath(H, 3),
-    "pde-diffusion": lambda: PDEGCN(H, 3, kind="diffusion", h=0.3),
-    "pde-wave": lambda: PDEGCN(H, 3, kind="wave", h=0.3),
-    "pde-mixed": lambda: PDEGCN(H, 3, kind="mixed", h=0.3),
-    "f2": lambda: F2GNN(
-        GraphConvolution(H, H), SELECT, fuse=("sum", "cat", "att", "mean"), activation="tanh"
-    ),
-}
-
-
-def make(name: str) -> nn.Module:
-    torch.manual_seed(0)
-    return far_from_start(MADE[name]())
-
-
-def numpy_of(module: nn.Module) -> dict[str, np.ndarray]:
-    return {name: p.detach().numpy() for name, p in module.named_parameters()}
-
-
-def close(output: Tensor, expected: np.ndarray) -> None:
-    np.testing.assert_allclose(output.detach().numpy(), expected, rtol=1e-10, atol=1e-11)
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
@@ -108,14 +82,12 @@ def test_quadrants_are_of_the_sender_as_the_receiver_sees_it():
 
 def test_pagerank_keeps_the_nearest_and_is_the_same_in_chunks(monkeypatch: pytest.MonkeyPatch):
     Pi = 0.2 * np.linalg.inv(np.eye(N) - 0.8 * looped(ODD.unique(dim=1)))
-    kept = set()
-    for i in range(N):
-        least = sorted(Pi[i])[-2]
-        kept |= {(j, i) for j in range(N) if Pi[i, j] > 1e-13 and Pi[i, j] >= least - 1e-12}
-    assert {tuple(e) for e in pagerank._edges(ODD, N, 0.2, 2).T.tolist()} == kept
-    monkeypatch.setattr(pagerank, "DENSE", 0)
-    monkeypatch.setattr(pagerank, "CHUNK", 4)
-    assert {tuple(e) for e in pagerank._edges(ODD, N, 0.2, 2).T.tolist()} == kept
+    least = np.sort(Pi, 1)[:, -2:-1]
+    kept = {(j, i) for i, j in np.argwhere((Pi > 1e-13) & (Pi >= least - 1e-12)).tolist()}
+    for _ in range(2):
+        assert {tuple(e) for e in pagerank._edges(ODD, N, 0.2, 2).T.tolist()} == kept
+        monkeypatch.setattr(pagerank, "DENSE", 0)
+        monkeypatch.setattr(pagerank, "CHUNK", 4)
 
 
 def test_eigenvectors_are_of_each_part_alone_with_a_sign_of_their_own(monkeypatch: pytest.MonkeyPatch):
@@ -139,15 +111,13 @@ def test_eigenvectors_are_of_each_part_alone_with_a_sign_of_their_own(monkeypatc
 
 
 def test_link_is_a_regression_on_links_alone():
-    net, x = make("link"), numbers(N, H)
-    w = numpy_of(net)
+    net, x = far_from_start(LINK(H, N, d_hidden=3)), numbers(N, H)
+    w = parameters(net)
     close(net(x, ODD), adjacency(ODD) @ w["of_links.lin.weight"].T + w["of_links.lin.bias"])
     torch.testing.assert_close(net(0 * x, ODD), net(x, ODD))
     whole = GraphNet(lambda d: LINK(d, N), 5, 3, "node", hidden=None, decoder="layer").double()
-    assert isinstance(whole.decoder, LinkRegression) and sum(p.numel() for p in whole.parameters()) == 3 * (
-        N + 1
-    )
-    w = numpy_of(whole)
+    assert isinstance(whole.decoder, LinkRegression) and count_parameters(whole) == 3 * (N + 1)
+    w = parameters(whole)
     close(whole(numbers(N, 5), ODD), adjacency(ODD) @ w["decoder.lin.weight"].T + w["decoder.lin.bias"])
     with pytest.raises(InputError, match="LINK has no d_out"):
         GraphNet(lambda d: LINK(d, N), 5, 3, "node", hidden=None)
@@ -159,17 +129,17 @@ def test_link_is_a_regression_on_links_alone():
         LINK(H, None, d_hidden=3)
 
 
-@pytest.mark.parametrize("name", ["acm", "acm-variant"])
-def test_channels_are_mixed_for_each_node_against_a_loop(name: str):
-    layer, x = make(name), numbers(N, H)
+@pytest.mark.parametrize("variant", [False, True])
+def test_channels_are_mixed_for_each_node_against_a_loop(variant: bool):
+    layer, x = far_from_start(ChannelMixing(H, 3, variant=variant)), numbers(N, H)
     w, X, js = weights(layer), x.numpy(), received(ODD)
-    act = relu if name == "acm-variant" else lambda z: z
+    act = relu if variant else lambda z: z
     low, high, own = (act(X @ w[f"W_{c}"]) for c in "LHI")
     out = np.zeros((N, 3))
     for i in range(N):
         near = [i] + [j for j in js[i] if j != i]
         parts = [low[near].mean(0), high[i] - high[near].mean(0), own[i]]
-        if name == "acm":
+        if not variant:
             parts = [relu(part) for part in parts]
         score = sigmoid(np.array([part @ w[f"v_{c}"] for part, c in zip(parts, "LHI", strict=True)]))
         alpha = softmax(score @ w["M"] / 3)
@@ -178,16 +148,15 @@ def test_channels_are_mixed_for_each_node_against_a_loop(name: str):
 
 
 def test_acm_gcn_is_its_layers_and_its_head_is_one_more():
-    net, x = make("acm-stack"), numbers(N, H)
+    net, x = far_from_start(ACMGCN(H, 3, 2)), numbers(N, H)
     torch.testing.assert_close(net(x, ODD), torch.relu(net.layers[1](torch.relu(net.layers[0](x, ODD)), ODD)))
     assert isinstance(net.head(5), ChannelMixing) and net.head(5).d_out == 5
-    assert sum(p.numel() for p in ChannelMixing(1703, 64).parameters()) == 3 * 1703 * 64 + 3 * 64 + 9
+    assert count_parameters(ChannelMixing(1703, 64)) == 3 * 1703 * 64 + 3 * 64 + 9
 
 
 @pytest.mark.parametrize("merge", ["cat", "mean", "sum"])
 @pytest.mark.parametrize("edge_index", [ODD, TAIL], ids=["odd", "tail"])
 def test_geometric_convolutions_against_a_loop(edge_index: Tensor, merge: str):
-    torch.manual_seed(0)
     layer, x = GeometricConvolution(H, 2, merge=merge).double(), numbers(N, H)
     w, X, A = weights(layer), x.numpy(), adjacency(edge_index)
     z = latent.isomap(edge_index, N)
@@ -199,12 +168,11 @@ def test_geometric_convolutions_against_a_loop(edge_index: Tensor, merge: str):
         return {(True, True): 1, (True, False): 2, (False, True): 3, (False, False): 4}[left, up]
 
     near: list[list[tuple[int, int]]] = [[(i, 9)] for i in range(N)]
-    for i in range(N):
-        for j in range(N):
-            if A[i, j]:
-                near[i].append((j, quadrant(i, j)))
-            if i != j and np.linalg.norm(z[i] - z[j]) <= radius:
-                near[i].append((j, 4 + quadrant(i, j)))
+    for i, j in np.argwhere(1 - np.eye(N)):
+        if A[i, j]:
+            near[i].append((j, quadrant(i, j)))
+        if np.linalg.norm(z[i] - z[j]) <= radius:
+            near[i].append((j, 4 + quadrant(i, j)))
     parts = np.zeros((N, 9, 2))
     for i in range(N):
         for j, r in near[i]:
@@ -215,7 +183,7 @@ def test_geometric_convolutions_against_a_loop(edge_index: Tensor, merge: str):
 
 
 def test_geom_gcn_is_its_layers_and_its_head_the_mean_over_divisions():
-    net, x = make("geom-stack"), numbers(N, H)
+    net, x = far_from_start(GeomGCN(H, 2, 2)), numbers(N, H)
     first = torch.relu(net.layers[0](x, ODD))
     torch.testing.assert_close(net(x, ODD), torch.relu(net.layers[1](first, ODD)))
     head = net.head(5).double()
@@ -223,7 +191,6 @@ def test_geom_gcn_is_its_layers_and_its_head_the_mean_over_divisions():
 
 
 def test_gat_on_pagerank_is_gat_on_the_edges_that_it_draws():
-    torch.manual_seed(0)
     net, x = PageRankGNN(H, 3, 2, alpha=0.2, k=2).double(), numbers(N, H)
     plain = GNN(H, 3, 2, kind="gat", activation="elu").double()
     plain.load_state_dict(net.state_dict())
@@ -242,7 +209,9 @@ def test_gat_on_pagerank_is_gat_on_the_edges_that_it_draws():
 
 
 def test_directional_aggregation_against_a_loop():
-    layer, x = make("dgn"), numbers(N, H)
+    kinds = ("mean", "max", "min", "av", "dx")
+    layer = far_from_start(DirectionalConvolution(H, 3, delta=0.8, aggregations=kinds, n_directions=2))
+    x = numbers(N, H)
     w, X, rows = weights(layer), x.numpy(), []
     phi = eigenvectors.laplacian_vectors(ODD, N, 2).numpy()
     for i, js in enumerate(received(ODD)):
@@ -284,24 +253,22 @@ def test_of_a_multiple_eigenvalue_all_processors_choose_the_same_vector(monkeypa
 
 
 def test_splines_against_a_loop():
-    torch.manual_seed(0)
     layer, x = SplineConvolution(H, 3, n_knots=4).double(), numbers(N, H)
     nn.init.normal_(layer.b)
     u = torch.rand(8, 2, dtype=torch.double, generator=torch.Generator().manual_seed(2))
     u[0] = torch.tensor([0.0, 1.0])  # the ends
     w, X = weights(layer), x.numpy()
     out, degree = np.zeros((N, 3)), np.zeros(N)
-    for (j, i), (a, b) in zip(ODD.T.tolist(), u.tolist(), strict=True):
+    for (j, i), at in zip(ODD.T.tolist(), u.numpy(), strict=True):
         degree[i] += 1
-        for p in range(4):
-            for q in range(4):
-                share = max(0, 1 - abs(3 * a - p)) * max(0, 1 - abs(3 * b - q))
-                out[i] += share * X[j] @ w["W"][4 * p + q]
+        hats = np.maximum(0, 1 - np.abs(3 * at[:, None] - np.arange(4)))
+        out[i] += X[j] @ np.tensordot(np.outer(*hats).ravel(), w["W"], 1)
     close(layer(x, u, ODD), out / np.maximum(degree, 1)[:, None] + X @ w["R"].T + w["b"])
 
 
 def test_a_spline_network_takes_places_from_features_and_sees_their_differences_alone():
-    net, x = make("spline"), numbers(N, H)
+    net = far_from_start(SplineCNN(H, 3, 2, places=(1, 3), reach=2.5, n_knots=3))
+    x = numbers(N, H)
     place = x[:, [1, 3]]
     u = (0.5 + (place[ODD[0]] - place[ODD[1]]) / 5).clamp(0, 1)
     first = nn.functional.elu(net.layers[0](x[:, [0, 2]], u, ODD))
@@ -331,28 +298,24 @@ def test_fusions_against_a_loop():
     close(Fusion("sum", H, 3)(layers), X.sum(0))
     close(Fusion("mean", H, 3)(layers), X.mean(0))
     att = Fusion("att", H, 3).double()
-    w = numpy_of(att)
+    w = parameters(att)
     fused = [softmax(X[:, i] @ w["score.weight"][0] + w["score.bias"]) @ X[:, i] for i in range(N)]
     close(att(layers), np.stack(fused))
 
 
 def test_jknet_fuses_the_layers_of_its_stack():
-    net, x = make("jk-cat"), numbers(N, H)
+    net = far_from_start(JKNet(GraphConvolution(H, H), 2, fuse="cat", activation="tanh"))
+    x = numbers(N, H)
     first = torch.tanh(net.stack.layers[0](x, ODD))
-    torch.testing.assert_close(
-        net(x, ODD), torch.cat([first, torch.tanh(net.stack.layers[1](first, ODD))], 1)
-    )
+    second = torch.tanh(net.stack.layers[1](first, ODD))
+    torch.testing.assert_close(net(x, ODD), torch.cat([first, second], 1))
 
 
 def test_geniepath_against_a_loop():
-    net, x = make("geniepath"), numbers(N, H)
+    net, x = far_from_start(GeniePath(H, 3)), numbers(N, H)
     X, C = x.numpy(), np.zeros((N, H))
     for n in range(3):
-        w = {
-            k.removeprefix(f"layers.{n}."): v
-            for k, v in numpy_of(net).items()
-            if k.startswith(f"layers.{n}.")
-        }
+        w = parameters(net.layers[n])
         new, cell = np.zeros((N, H)), np.zeros((N, H))
         for i, js in enumerate(received(ODD)):
             near = [j for j in js if j != i] + [i]
@@ -367,13 +330,12 @@ def test_geniepath_against_a_loop():
 
 @pytest.mark.parametrize("kind", ["diffusion", "wave", "mixed"])
 def test_pde_gcn_is_three_explicit_steps_against_dense_gradients(kind: str):
-    net, x = make(f"pde-{kind}"), numbers(N, H)
+    net, x = far_from_start(PDEGCN(H, 3, kind=kind, h=0.3)), numbers(N, H)
     A = adjacency(ODD)
-    d = 1 + A.sum(1)
-    pairs = [(i, j) for i in range(N) for j in range(N) if A[i, j]]
+    d, pairs = 1 + A.sum(1), np.argwhere(A)
     G = np.zeros((len(pairs), N))
     for row, (i, j) in enumerate(pairs):
-        G[row, i], G[row, j] = 1 / math.sqrt(d[i] * d[j]), -1 / math.sqrt(d[i] * d[j])
+        G[row, i], G[row, j] = np.array([1, -1]) / math.sqrt(d[i] * d[j])
     before = X = x.numpy()
     s, h = sigmoid(net.mix.item()) if kind == "mixed" else None, 0.3
     for K in net.K:
@@ -390,8 +352,10 @@ def test_pde_gcn_is_three_explicit_steps_against_dense_gradients(kind: str):
 
 
 def test_f2gnn_against_its_choices():
-    net, x = make("f2"), numbers(N, H)
-    w = numpy_of(net)
+    fuse = ("sum", "cat", "att", "mean")
+    net = far_from_start(F2GNN(GraphConvolution(H, H), "1 01 101 0111", fuse=fuse, activation="tanh"))
+    x = numbers(N, H)
+    w = parameters(net)
 
     def block(n: int, z: np.ndarray) -> np.ndarray:
         return relu(z) @ w[f"A.{n}.weight"].T + w[f"A.{n}.bias"]
@@ -427,12 +391,10 @@ def test_cluster_gcn_adds_to_the_diagonal():
     layer, x = ClusterGCNConv(H, 3, diag_lambda=1.0).double(), numbers(N, H)
     A = adjacency(TAIL) + np.eye(N)
     P = A / A.sum(1, keepdims=True)
-    w = numpy_of(layer)
+    w = parameters(layer)
     propagated = (P + np.diag(np.diag(P))) @ x.numpy() @ w["lin_out.weight"].T + w["lin_out.bias"]
-    output = layer(x, TAIL).detach().numpy()
-    np.testing.assert_allclose(
-        output, propagated + x.numpy() @ w["lin_root.weight"].T, atol=1e-6
-    )  # float32 inside
+    expected = propagated + x.numpy() @ w["lin_root.weight"].T
+    np.testing.assert_allclose(layer(x, TAIL).detach(), expected, atol=1e-6)  # float32 inside
 
 
 def stack_of_conf(name: str) -> nn.Module:
@@ -450,22 +412,19 @@ def test_chebnet_is_three_chebyshev_polynomials_of_the_scaled_laplacian(edge_ind
     L is scaled by the greatest eigenvalue that any graph can have, 2, to 2 L / 2 - I.
     """
     net, x = stack_of_conf("chebnet"), numbers(N, H)
-    A, sent = np.zeros((N, N)), np.zeros(N)
+    A = np.zeros((N, N))
     for j, i in edge_index.T.tolist():
-        if i != j:
-            A[i, j] += 1
-            sent[j] += 1
-    L = np.eye(N)
-    for i in range(N):
-        for j in range(N):
-            if A[i, j] and sent[i]:
-                L[i, j] -= A[i, j] / math.sqrt(sent[i] * sent[j])
+        A[i, j] += i != j
+    sent, L = A.sum(0), np.eye(N)
+    for i, j in np.argwhere(A):
+        if sent[i]:
+            L[i, j] -= A[i, j] / math.sqrt(sent[i] * sent[j])
     S = 2 * L / 2 - np.eye(N)
     T = [np.eye(N), S, 2 * S @ S - np.eye(N)]
     outputs, X = list(net.steps(x, edge_index)), x.numpy()
     assert len(outputs) == 2
     for n, out in enumerate(outputs):
-        w = numpy_of(net.layers[n])
+        w = parameters(net.layers[n])
         assert sum(name.startswith("lins.") for name in w) == len(T)
         X = relu(sum(T[k] @ X @ w[f"lins.{k}.weight"].T for k in range(3)) + w["bias"])
         assert (X > 0).mean() > 0.3
@@ -479,7 +438,7 @@ def test_sage_max_takes_the_greatest_of_what_neighbours_send_behind_a_layer():
     outputs, X = list(net.steps(x, ODD)), x.numpy()
     assert len(outputs) == 2
     for n, out in enumerate(outputs):
-        w, new = numpy_of(net.layers[n]), np.zeros((N, H))
+        w, new = parameters(net.layers[n]), np.zeros((N, H))
         sent = relu(X @ w["lin.weight"].T + w["lin.bias"])
         for i, js in enumerate(received(ODD)):
             greatest = np.array([max([sent[j, c] for j in js], default=0.0) for c in range(H)])

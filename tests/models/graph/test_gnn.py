@@ -2,21 +2,18 @@
 
 import itertools
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from drawn_layers import numbers
-from small_graphs import ODD, looped, relu
+from small_graphs import ODD, N, attended, close, far_from_start, looped, relu, sigmoid
 from torch import Tensor, nn
 
 from physml.base.errors import InputError
-from physml.config import build
-from physml.config.compose import compose
-from physml.config.schema import checked
 from physml.graph.measures import dirichlet_energy, grid
 from physml.graph.rows import Rows, sparse_rows
+from physml.models.count import count_parameters
 from physml.models.graph.diffusion import Diffusion, LateDiffusion
 from physml.models.graph.fagcn import FAGCN
 from physml.models.graph.gcnii import GCNII
@@ -32,18 +29,13 @@ from physml.models.graph.graph_layers import (
 )
 from physml.models.graph.graph_net import GraphModel, GraphNet, pooled
 from physml.models.graph.graphcon import GraphCON
-from physml.task.batch import Batch
-from physml.training.evaluate import apply
 
-N, D, H, C = 6, 5, 4, 3
+D, H, C = 5, 4, 3
 NONE = torch.zeros(2, 0, dtype=torch.long)
 
 
 def attention(d: int) -> TransformerAttention:
-    layer = TransformerAttention(d, d_attention=4, n_heads=2)
-    for p in layer.parameters():
-        nn.init.normal_(p)
-    return layer
+    return far_from_start(TransformerAttention(d, d_attention=4, n_heads=2))
 
 
 def stack(name: str, d: int = H) -> nn.Module:
@@ -82,11 +74,6 @@ def test_layers_of_the_kind_asked_for():
         assert type(net.head(C)) is layer_type and net.head(C).d_out == C
 
 
-def test_a_perceptron_sees_no_edges():
-    net, x = GNN(D, H, 2, kind="mlp").double(), numbers(N, D)
-    assert torch.equal(net(x, ODD), net(x, NONE))
-
-
 def test_pair_norm_centres_and_keeps_the_mean_square():
     x = numbers(7, 3) * 5 + 2
     out = PairNorm(scale=1.5)(x)
@@ -113,29 +100,22 @@ def gcnii_in_a_loop(net: GCNII, x: Tensor) -> np.ndarray:
     return X
 
 
-@pytest.mark.parametrize("variant", [None, "star", "star-official"])
-def test_gcnii_against_a_loop(variant: str | None):
-    net, x = GCNII(H, 3, alpha=0.3, lam=1.5, variant=variant).double(), numbers(N, H)
+@pytest.mark.parametrize(
+    ("variant", "alpha", "lam"),
+    [(None, 0.3, 1.5), ("star", 0.3, 1.5), ("star-official", 0.3, 1.5), (None, 1.0, 0.0)],
+)
+def test_gcnii_against_a_loop(variant: str | None, alpha: float, lam: float):
+    net, x = GCNII(H, 3, alpha=alpha, lam=lam, variant=variant).double(), numbers(N, H)
     reference = gcnii_in_a_loop(net, x)
     assert (reference > 0).any()
-    np.testing.assert_allclose(net(x, ODD).detach().numpy(), reference, rtol=1e-12, atol=1e-12)
-
-
-def test_gcnii_starts_close_to_the_identity():
-    x = numbers(N, H)
-    assert torch.equal(GCNII(H, 2, alpha=1.0, lam=0.0).double()(x, ODD), torch.relu(x))
+    close(net(x, ODD), reference)
 
 
 @pytest.mark.parametrize("variant", ["star", "star-official"])
 def test_gcnii_star_has_twice_the_weights(variant: str):
-    net, plain = GCNII(H, 2, variant=variant), GCNII(H, 2)
-    assert sum(p.numel() for p in net.parameters()) == 2 * sum(p.numel() for p in plain.parameters())
+    net = GCNII(H, 2, variant=variant)
+    assert count_parameters(net) == 2 * count_parameters(GCNII(H, 2))
     assert all(0 < weight.abs().max() <= H**-0.5 for weight in net.parameters())
-
-
-def test_gcnii_refuses_an_unknown_variant():
-    with pytest.raises(InputError, match="variant must be one of 'star', 'star-official'; got 'stra'"):
-        GCNII(H, 2, variant="stra")
 
 
 @pytest.mark.parametrize("kind", ["sage", "gcnii", "gcnii-star"])
@@ -143,62 +123,36 @@ def test_dropout_between_layers_is_of_training_alone_and_keeps_the_mean(kind):
     """Two layers with weights that make them sums of non-negative numbers, so that sigma does nothing and
     the output is linear in what is dropped: its mean over many draws is the output without dropout.
     """
-
-    def made(rate: float) -> nn.Module:
-        if kind == "sage":
-            net = GNN(H, H, 2, kind="sage", dropout=rate)
-        else:
-            variant = None if kind == "gcnii" else "star"
-            net = GCNII(H, 2, alpha=0.3, lam=0.5, dropout=rate, variant=variant)
-        with torch.no_grad():
-            for n, p in enumerate(net.parameters()):
-                p.copy_(numbers(*p.shape, seed=n).abs())
-        return net.double()
-
+    variants = {"gcnii": None, "gcnii-star": "star"}
+    if kind == "sage":
+        net = GNN(H, H, 2, kind="sage", dropout=0.4).double()
+    else:
+        net = GCNII(H, 2, alpha=0.3, lam=0.5, dropout=0.4, variant=variants[kind]).double()
     x = numbers(N, H).abs()
-    dropping, plain = made(0.4), made(0.0)
-    undropped = plain(x, ODD)
-    dropping.eval()
-    assert torch.equal(dropping(x, ODD), undropped)
-    dropping.train()
-    torch.manual_seed(0)
     with torch.no_grad():
-        draws = torch.stack([dropping(x, ODD) for _ in range(400)])
+        for n, p in enumerate(net.parameters()):
+            p.copy_(numbers(*p.shape, seed=n).abs())
+        torch.manual_seed(0)
+        draws = torch.stack([net(x, ODD) for _ in range(400)])
+        undropped = net.eval()(x, ODD)
+        net.dropout = 0.0
+        assert torch.equal(net.train()(x, ODD), undropped)
     assert draws.std(0).max() > 0.1 * undropped.max()
     error = draws.std(0) / math.sqrt(len(draws))
     assert ((draws.mean(0) - undropped).abs() <= 5 * error + 1e-12).all()
 
 
-@pytest.mark.parametrize("model", ["sage", "gcnii"])
-def test_dropout_between_layers_is_set_in_the_config(model):
-    settings = [f"model={model}", "task=texas", "tracker=none", "profile=smoke", "model.dropout=0.5"]
-    config, parts = checked(compose([*settings, "model.n_layers=3"]).config)
-    task = SimpleNamespace(d_in=D, d_out=C, readout="node", tokens=None, vectors=None)
-    assert config["net"]["dropout"] == config["net"]["input_dropout"] == 0  # of the network around the stack
-    net, x = build.build_net(parts, task), numbers(N, D).float()
-    assert net.stack.dropout == 0.5
-    assert not torch.equal(net(x, ODD), net(x, ODD))
-    net.eval()
-    assert torch.equal(net(x, ODD), net(x, ODD))
-
-
 def test_diffusion_against_a_loop():
     net, x = Diffusion(attention(H), T=2.5).double(), numbers(N, H)
-    with torch.no_grad():
-        net.a.fill_(0.3)
-        net.b.fill_(-0.2)
-    of, weight = net.attention.attention(x, ODD)
-    A = np.zeros((N, N))
-    for j, i, w in zip(of.sender.tolist(), of.receiver.tolist(), weight.tolist(), strict=True):
-        A[i, j] += w
-    X, s_a = x.numpy(), 1 / (1 + math.exp(-0.3))
+    nn.init.constant_(net.a, 0.3)
+    nn.init.constant_(net.b, -0.2)
+    A, X = attended(net.attention, x), x.numpy()
     for h in (1, 1, 0.5):
-        X = X + h * (s_a * (A @ X - X) - 0.2 * x.numpy())
-    np.testing.assert_allclose(net(x, ODD).detach(), X, atol=1e-10)
+        X = X + h * (sigmoid(0.3) * (A @ X - X) - 0.2 * x.numpy())
+    close(net(x, ODD), X)
 
 
 def test_drop_edge_leaves_out_about_its_share_and_only_in_training():
-    torch.manual_seed(0)
     edge_index, weight = torch.randint(0, 50, (2, 4000)), torch.rand(4000)
     kept, kept_weight = drop_edges(edge_index, weight, 0.3)
     assert kept.shape[1] == len(kept_weight) == pytest.approx(2800, abs=120)
@@ -210,18 +164,15 @@ def test_drop_edge_leaves_out_about_its_share_and_only_in_training():
     plain = GNN(D, H, 2, kind="gcn").double()
     plain.load_state_dict(net.state_dict())
     assert torch.equal(net(x, ODD), plain(x, ODD))
-    assert torch.equal(
-        GNN(D, H, 1, kind="gcn", drop_edge=1.0).double()(x, ODD).isfinite().all(), torch.tensor(True)
-    )
+    assert GNN(D, H, 1, kind="gcn", drop_edge=1.0).double()(x, ODD).isfinite().all()
 
 
 def test_a_batch_of_graphs_equals_its_graphs_one_by_one():
     net = network("gat", "graph", "sum")
-    sizes, parts = (N, 3, 1), (ODD, torch.tensor([[0, 1], [1, 2]]), NONE)
-    xs = [numbers(n, D, seed=n) for n in sizes]
-    edge_index = torch.cat([e + s for e, s in zip(parts, (0, N, N + 3), strict=True)], 1)
-    batch = torch.repeat_interleave(torch.arange(3), torch.tensor(sizes))
-    together = net(torch.cat(xs), edge_index, batch=batch)
+    parts = ODD, torch.tensor([[0, 1], [1, 2]]), NONE
+    xs = [numbers(n, D, seed=n) for n in (N, 3, 1)]
+    edge_index = torch.cat([ODD, parts[1] + N], 1)
+    together = net(torch.cat(xs), edge_index, batch=torch.tensor([0] * N + [1, 1, 1, 2]))
     alone = torch.cat([net(x, e) for x, e in zip(xs, parts, strict=True)])
     assert together.shape == (3, C)
     torch.testing.assert_close(together, alone, rtol=1e-9, atol=1e-10)
@@ -229,18 +180,17 @@ def test_a_batch_of_graphs_equals_its_graphs_one_by_one():
 
 @pytest.mark.parametrize("mixing", ["PairNorm", "TransformerAttention"])
 def test_what_looks_at_all_nodes_at_once_takes_no_batch_of_graphs(mixing: str):
-    layer = {
-        "PairNorm": lambda d: GNN(d, H, 2, kind="gcn", pair_norm=1.0),
-        "TransformerAttention": lambda d: Diffusion(
-            TransformerAttention(d, d_attention=4, n_heads=2, square_plus=True), T=2.0
-        ),
-    }[mixing]
+    def layer(d: int) -> nn.Module:
+        if mixing == "PairNorm":
+            return GNN(d, H, 2, kind="gcn", pair_norm=1.0)
+        return Diffusion(TransformerAttention(d, d_attention=4, n_heads=2, square_plus=True), T=2.0)
+
+    x = numbers(N, D)
     for readout, pool in (("graph", "sum"), ("node", None)):
         net = GraphNet(layer, D, C, readout, hidden=H, pool=pool).double()
-        one_graph, two_graphs = torch.zeros(N, dtype=torch.long), torch.tensor([0, 0, 0, 0, 0, 1])
-        torch.testing.assert_close(net(numbers(N, D), ODD, batch=one_graph), net(numbers(N, D), ODD))
+        torch.testing.assert_close(net(x, ODD, batch=torch.zeros(N, dtype=torch.long)), net(x, ODD))
         with pytest.raises(InputError, match=f"{mixing} looks at all nodes at once.*got 2 graphs"):
-            net(numbers(N, D), ODD, batch=two_graphs)
+            net(x, ODD, batch=torch.tensor([0, 0, 0, 0, 0, 1]))
 
 
 @pytest.mark.parametrize("shape", [(N, D + 1), (0, D)])
@@ -249,37 +199,19 @@ def test_features_of_another_shape_are_refused(shape: tuple[int, int]):
         network("gcn")(numbers(*shape), NONE)
 
 
-def test_edge_weights_reach_the_layers():
-    net, x = network("gcn"), numbers(N, D)
-    ones = net(x, ODD, edge_weight=torch.ones(8, dtype=torch.double))
-    torch.testing.assert_close(ones, net(x, ODD))
-    changed = net(x, ODD, edge_weight=torch.linspace(0.1, 3, 8, dtype=torch.double))
-    assert not torch.equal(changed, ones)
-
-
-def test_the_trainer_calls_it_with_the_fields_of_a_batch():
-    net = network("gcn", "graph", "mean")
-    batch = Batch(
-        numbers(N, D), torch.zeros(2), edge_index=ODD[:, :0], edge_weight=torch.ones(0, dtype=torch.double),
-        batch=torch.tensor([0, 0, 0, 1, 1, 1]),
-    )  # fmt: skip
-    output, state = apply(net, batch)
-    assert output.shape == (2, C) and state is None
-
-
 def test_pools():
     x, batch = numbers(5, 2), torch.tensor([1, 0, 1, 1, 0])
-    first, second = x[[1, 4]], x[[0, 2, 3]]
-    torch.testing.assert_close(pooled(x, batch, "sum"), torch.stack([first.sum(0), second.sum(0)]))
-    torch.testing.assert_close(pooled(x, batch, "mean"), torch.stack([first.mean(0), second.mean(0)]))
-    torch.testing.assert_close(pooled(x, batch, "max"), torch.stack([first.amax(0), second.amax(0)]))
+    for how, of_graph in (("sum", torch.sum), ("mean", torch.mean), ("max", torch.amax)):
+        expected = torch.stack([of_graph(x[nodes], 0) for nodes in ([1, 4], [0, 2, 3])])
+        torch.testing.assert_close(pooled(x, batch, how), expected)
     torch.testing.assert_close(pooled(x, None, "sum"), x.sum(0, keepdim=True))
-    with pytest.raises(InputError, match="graph 1 of the batch has no node"):
-        pooled(x, torch.tensor([0, 0, 2, 2, 2]), "sum")
-    with pytest.raises(InputError, match=r"batch must have shape \(5\)"):
-        pooled(x, torch.tensor([0, 0, 1]), "sum")
-    with pytest.raises(InputError, match="from 0 on"):
-        pooled(x, torch.tensor([-1, 0, 0, 0, 0]), "sum")
+    for wrong, says in (
+        ([0, 0, 2, 2, 2], "graph 1 of the batch has no node"),
+        ([0, 0, 1], r"batch must have shape \(5\)"),
+        ([-1, 0, 0, 0, 0], "from 0 on"),
+    ):
+        with pytest.raises(InputError, match=says):
+            pooled(x, torch.tensor(wrong), "sum")
 
 
 def test_a_model_of_given_parts_is_encoder_stack_decoder_and_pool():
@@ -293,9 +225,10 @@ def test_a_model_of_given_parts_is_encoder_stack_decoder_and_pool():
 
 def test_a_network_made_for_a_task_is_what_its_docstring_says():
     net = network("gcn", encoder_activation="relu", decoder_activation="elu", output_activation="sigmoid")
-    x = numbers(N, D)
-    expected = net.decoder(nn.functional.elu(net.stack(torch.relu(net.encoder(x)), ODD))).sigmoid()
-    torch.testing.assert_close(net(x, ODD), expected)
+    x, weight = numbers(N, D), torch.linspace(0.1, 3, 8, dtype=torch.double)
+    expected = net.decoder(nn.functional.elu(net.stack(torch.relu(net.encoder(x)), ODD, weight))).sigmoid()
+    torch.testing.assert_close(net(x, ODD, edge_weight=weight), expected)
+    assert not torch.allclose(net(x, ODD), expected)
 
 
 def test_a_perceptron_reads_out():
@@ -310,12 +243,10 @@ def test_a_perceptron_reads_out():
 def test_the_classical_two_layer_convolution_network():
     """Without an encoder and with a last layer that passes messages: F to H to C channels."""
     net = GraphNet(lambda d: GNN(d, 16, 1, kind="gcn"), D, C, "node", hidden=None, decoder="layer").double()
-    assert sum(p.numel() for p in net.parameters()) == D * 16 + 16 + 16 * C + C
-    x = numbers(N, D)
-    expected = net.decoder(torch.relu(net.stack.layers[0](x, ODD)), ODD)
-    torch.testing.assert_close(net(x, ODD), expected)
-    weight = numbers(8).abs()
-    assert not torch.equal(net(x, ODD, edge_weight=weight), net(x, ODD))
+    assert count_parameters(net) == D * 16 + 16 + 16 * C + C
+    x, weight = numbers(N, D), numbers(8).abs()
+    expected = net.decoder(torch.relu(net.stack.layers[0](x, ODD, weight)), ODD, weight)
+    torch.testing.assert_close(net(x, ODD, edge_weight=weight), expected)
 
 
 def test_dropout_is_off_in_evaluation_and_on_in_training():
@@ -342,23 +273,24 @@ def test_the_start_of_the_official_heterophilic_code():
 
 
 def test_the_start_of_the_code_of_fagcn():
-    torch.manual_seed(0)
     net = GraphNet(lambda d: FAGCN(d, 1, bias="official"), 900, 90, "node", hidden=64, init="official-fagcn")
     for part in (net.encoder, net.decoder):
-        assert part.weight.std().item() == pytest.approx(
-            1.414 * (2 / sum(part.weight.shape)) ** 0.5, rel=0.05
-        )
+        glorot = (2 / sum(part.weight.shape)) ** 0.5
+        assert part.weight.std().item() == pytest.approx(1.414 * glorot, rel=0.05)
         assert part.weight.abs().max() > 2.5 * part.weight.std()  # normal, not uniform
     assert net.encoder.bias.abs().max() <= 900**-0.5
     assert 0 < net.stack.c.abs().max() <= 128**-0.5
+
+
+OSCILLATOR = {"layer": lambda d: stack("graphcon")}
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"readout": "every"}, "'node', 'graph'"),
-        ({"readout": "graph"}, "needs a pool"),
-        ({"pool": "sum"}, "needs no pool"),
+        ({"readout": "graph"}, "needs a pool.*Set net=graphs"),
+        ({"pool": "sum"}, r"needs no pool.*Set net=graph\."),
         ({"hidden": 0}, "hidden must be positive"),
         ({"hidden": None, "encoder_activation": "relu"}, "there is none"),
         ({"input_dropout": 1.5}, "input_dropout must lie in"),
@@ -366,31 +298,14 @@ def test_the_start_of_the_code_of_fagcn():
         ({"layer": lambda d: GCNII(d, 2, alpha=0.1, lam=0.5), "decoder": "layer"}, r"has no head\(\)"),
         ({"layer": lambda d: nn.Identity()}, "has no d_out"),
         ({"init": "uniform"}, "official-heterophilic"),
+        (OSCILLATOR | {"hidden": 7}, "GraphCON takes 4 channels per node; got 7, the width of hidden"),
+        (OSCILLATOR | {"hidden": None}, "got 5, the width of the f"),
     ],
 )
 def test_what_cannot_be_built_is_refused(options, message):
-    defaults = {"layer": lambda d: stack("gcn", d), "d_in": D, "d_out": C, "readout": "node", "hidden": H}
+    defaults = {"layer": lambda d: stack("gcn", d), "readout": "node", "hidden": H}
     with pytest.raises(InputError, match=message):
-        GraphNet(**{**defaults, **options})
-
-
-@pytest.mark.parametrize(
-    ("hidden", "message"),
-    [
-        (7, "GraphCON takes 4 channels per node; got 7, the width of hidden"),
-        (None, "got 5, the width of the f"),
-    ],
-)
-def test_a_coupling_of_another_width_is_refused_before_it_runs(hidden, message):
-    with pytest.raises(InputError, match=message):
-        GraphNet(lambda d: stack("graphcon"), D, C, "node", hidden=hidden)
-
-
-def test_the_other_net_is_named():
-    with pytest.raises(InputError, match="Set net=graphs"):
-        GraphNet(lambda d: stack("gcn", d), D, C, "graph", hidden=H)
-    with pytest.raises(InputError, match=r"Set net=graph\."):
-        GraphNet(lambda d: stack("gcn", d), D, C, "node", hidden=H, pool="sum")
+        GraphNet(**{"d_in": D, "d_out": C, **defaults, **options})
 
 
 def test_plain_stacks_refuse_what_has_no_meaning():
@@ -398,6 +313,8 @@ def test_plain_stacks_refuse_what_has_no_meaning():
         GNN(D, H, 2, kind="gcn", n_heads=2)
     with pytest.raises(InputError, match="scale must be positive"):
         GNN(D, H, 2, kind="gcn", pair_norm=0.0)
+    with pytest.raises(InputError, match="variant must be one of 'star', 'star-official'; got 'stra'"):
+        GCNII(H, 2, variant="stra")
 
 
 def mostly_zeros(n: int = 40, width: int = 300) -> Tensor:
@@ -444,42 +361,24 @@ def test_features_stay_dense_where_that_is_better_or_a_nan_would_be_lost():
     assert out.isnan().any(1).nonzero().flatten().tolist() == [2]
 
 
-def test_ggcn_has_the_same_numbers_from_sparse_features(monkeypatch):
+@pytest.mark.parametrize(
+    ("kind", "residual"), [("ggcn", False), *itertools.product(("mlp", "gcn", "gat", "sage"), (False, True))]
+)
+def test_a_stack_without_encoder_has_the_same_numbers_from_sparse_features(
+    kind: str, residual: bool, monkeypatch
+):
     x, edge_index = mostly_zeros(), torch.randint(0, 40, (2, 120), generator=torch.Generator().manual_seed(1))
-    torch.manual_seed(0)
-    net = GraphNet(lambda d: GGCN(d, 5, 2), 300, 3, "node", hidden=None).double()
+    stack = GGCN(300, 5, 2) if kind == "ggcn" else GNN(300, 300, 2, kind=kind, residual=residual)
+    net = GraphNet(lambda _: stack, 300, 3, "node", hidden=None).double()
     results, entered = [], []
-    net.stack.register_forward_pre_hook(lambda _, args: entered.append(type(args[0])))
+    stack.register_forward_pre_hook(lambda _, args: entered.append(type(args[0])))
     for width in (10_000, 256):  # dense, then sparse
         monkeypatch.setattr("physml.graph.rows.SPARSE_WIDTH", width)
         net.zero_grad()
         out = net(x, edge_index)
         out.square().sum().backward()
         results.append([out.detach(), *(p.grad.clone() for p in net.parameters())])
-    assert entered == [Tensor, Rows]
-    torch.testing.assert_close(results[0], results[1])
-
-
-@pytest.mark.parametrize("residual", [False, True])
-@pytest.mark.parametrize("kind", ["mlp", "gcn", "gat", "sage"])
-def test_a_stack_without_encoder_has_the_same_numbers_from_sparse_features(
-    kind: str, residual: bool, monkeypatch
-):
-    x, edge_index = mostly_zeros(), torch.randint(0, 40, (2, 120), generator=torch.Generator().manual_seed(1))
-    results = []
-    for width in (10_000, 256):  # dense, then sparse
-        monkeypatch.setattr("physml.graph.rows.SPARSE_WIDTH", width)
-        torch.manual_seed(0)
-        stack = GNN(300, 300, 2, kind=kind, residual=residual)
-        net = GraphNet(lambda d, stack=stack: stack, 300, 3, "node", hidden=None).double()
-        entered = []
-        hook = stack.register_forward_pre_hook(lambda _, args, entered=entered: entered.append(type(args[0])))
-        out = net(x, edge_index)
-        hook.remove()
-        out.square().sum().backward()
-        results.append([out.detach(), *(p.grad for p in net.parameters())])
-        rows = width == 256 and not residual  # what is added to a layer's outputs must be dense
-        assert entered == [Rows if rows else Tensor]
+    assert entered == [Tensor, Tensor if residual else Rows]  # what is added to outputs must be dense
     torch.testing.assert_close(*results)
 
 
@@ -495,19 +394,16 @@ def test_gradients_lie_in_memory_as_their_weights(name: str):
 
 def test_late_diffusion_trains_to_T_and_is_read_at_all_times_beyond():
     x, edges = numbers(N, H), torch.tensor([[0, 1, 2, 3, 1], [1, 2, 3, 0, 0]])
-    model = Diffusion(attention(H), T=2.5).double()
-    nn.init.constant_(model.b, 0.3)
-    late = LateDiffusion(model.attention, T=2.5, T_test=4.0).double()
-    late.load_state_dict(model.state_dict())
-    torch.testing.assert_close(late.train()(x, edges), model(x, edges), rtol=0, atol=0)
-    read = late.eval()(x, edges)
-    to_four = Diffusion(model.attention, T=4.0).double()
-    to_four.load_state_dict(model.state_dict())
-    assert read.shape == (5, N, H)
-    torch.testing.assert_close(read[0], to_four(x, edges), rtol=0, atol=0)
-    for n, X in enumerate(read[1:], 1):
-        shorter = Diffusion(model.attention, T=float(n)).double()
-        shorter.load_state_dict(model.state_dict())
-        torch.testing.assert_close(X, shorter(x, edges), rtol=0, atol=0)
+    late = LateDiffusion(attention(H), T=2.5, T_test=4.0).double()
+    nn.init.constant_(late.b, 0.3)
+
+    def read_at(T: float) -> Tensor:
+        plain = Diffusion(late.attention, T=T).double()
+        plain.load_state_dict(late.state_dict())
+        return plain(x, edges)
+
+    torch.testing.assert_close(late.train()(x, edges), read_at(2.5), rtol=0, atol=0)
+    expected = torch.stack([read_at(T) for T in (4.0, 1.0, 2.0, 3.0, 4.0)])
+    torch.testing.assert_close(late.eval()(x, edges), expected, rtol=0, atol=0)
     with pytest.raises(InputError, match=r"T_test must not be before T, which is 2\.5; got 2\.0"):
-        LateDiffusion(model.attention, T=2.5, T_test=2.0)
+        LateDiffusion(late.attention, T=2.5, T_test=2.0)

@@ -11,8 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from runge_kutta import solved
-from small_graphs import relu
-from torch import Tensor, nn
+from scipy.integrate import simpson
+from scipy.sparse.csgraph import shortest_path
+from small_graphs import Dense, relu
+from torch import Tensor
 
 from physml.models.graph.g2 import GradientGating
 from physml.models.graph.graphcon import GraphCON
@@ -47,11 +49,9 @@ def row_stochastic(links: np.ndarray) -> np.ndarray:
     return with_loops / with_loops.sum(1, keepdims=True)
 
 
-def eccentricity(links: np.ndarray, node: int = 0) -> int:
-    reached, steps = np.eye(len(links))[node] > 0, 0
-    while not reached.all():
-        reached, steps = reached | (links[reached].sum(0) > 0), steps + 1
-    return steps
+def eccentricity(links: np.ndarray) -> int:
+    """Of node 1."""
+    return int(shortest_path(links, unweighted=True)[0].max())
 
 
 def differences(links: np.ndarray, y: np.ndarray) -> float:
@@ -59,22 +59,8 @@ def differences(links: np.ndarray, y: np.ndarray) -> float:
     return float((links * (y[None] - y[:, None]) ** 2).sum())
 
 
-class Dense(nn.Module):
-    """F(X) = A X, for layers of physml."""
-
-    def __init__(self, A: np.ndarray) -> None:
-        super().__init__()
-        self.A = torch.from_numpy(A)
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.A @ x
-
-
 def edges(links: np.ndarray) -> Tensor:
     return torch.from_numpy(np.argwhere(links).T.copy())
-
-
-# ---------------------------------------------------------------------------- GraphCON
 
 
 def graphcon_slope(A: np.ndarray, alpha: float, sigma: Slope = relu) -> Slope:
@@ -116,13 +102,10 @@ def balance(A: np.ndarray, alpha: float, factor: float, seed: int) -> float:
     crossed = ((A - A.T) * (Y[:, :, None] + Y[:, None, :]) * gaps).sum((1, 2))
     decay = np.exp(2 * alpha * (h * np.arange(len(path)) - t_end))
 
-    def integral(y: np.ndarray) -> float:  # Simpson: the number of intervals is even
-        return float(h / 3 * (y[0] + 4 * y[1:-1:2].sum() + 2 * y[2:-1:2].sum() + y[-1]))
-
     left = (Y[-1] ** 2).sum() + factor * coupled[-1]
     at_start = ((Y[0] ** 2).sum() + factor * coupled[0]) * decay[0]
-    grows = factor * 2 * alpha * integral(coupled * decay)
-    return float(left / (at_start + grows + factor * integral(crossed * decay)))
+    grows = factor * simpson((2 * alpha * coupled + crossed) * decay, dx=h)
+    return float(left / (at_start + grows))
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.7])
@@ -185,9 +168,6 @@ def test_7_2_3_only_if_is_broken() -> None:
         np.testing.assert_allclose(slopes, slopes.mean(), rtol=0.3)  # a straight line of its logarithm
 
 
-# ---------------------------------------------------------------------------- 8.2.4: the Poincare inequality
-
-
 @drawn
 @given(seed=seeds, v=st.integers(2, 30))
 def test_8_2_4_with_every_node_on_one_path(seed: int, v: int) -> None:
@@ -210,9 +190,6 @@ def test_8_2_4_as_printed_is_broken_by_a_path() -> None:
 def test_8_2_4_needs_a_node_at_zero() -> None:
     links = connected(6, 0)
     assert differences(links, np.ones(6)) == 0 < (np.ones(6) ** 2).sum()
-
-
-# ---------------------------------------------------------------------------- G2
 
 
 def gated_slope(A: np.ndarray, links: np.ndarray, p: float) -> Slope:

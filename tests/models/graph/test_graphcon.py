@@ -1,21 +1,22 @@
 """GraphCON against thesis equation 7.4, its propositions, and the parameter counts of the official code."""
 
-import math
-import warnings
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
-from drawn_layers import numbers
-from small_graphs import ODD, looped
+from couplings import NAMES, H, couplings
+from drawn_layers import numbers, zeroed
+from small_graphs import ODD, Dense, N, attended, close, far_from_start, first_gradient, looped, weights
 from torch import Tensor, nn
+from torch_geometric.nn import GATConv, GCNConv
 
 from physml.base.errors import InputError
 from physml.graph.measures import dirichlet_energy, grid
+from physml.models.count import count_parameters
 from physml.models.graph.graph_layers import (
     GraphAttention,
     GraphConvolution,
-    MeanConvolution,
     NodeLinear,
     TransformerAttention,
 )
@@ -28,29 +29,9 @@ from physml.models.graph.graphcon import (
     LateCitationGraphCON,
 )
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # PyG calls torch.jit.script, which torch deprecates
-    from torch_geometric.nn import GATConv, GCNConv, SAGEConv
-
-N, H = 6, 4
 CONSTANTS = {"dt": 0.3, "gamma": 1.7, "alpha": 0.6, "activation": "tanh"}
-RESIDUALS = ["none", "plus", "official-v1", "official-v2"]
-
-
-def couplings(d: int = H) -> dict[str, nn.Module]:
-    torch.manual_seed(0)
-    return {
-        "gcn": GraphConvolution(d, d).double(),
-        "sage": MeanConvolution(d, d).double(),
-        "gat": GraphAttention(d, d, n_heads=2).double(),
-        "tran": TransformerAttention(d, d_attention=4, n_heads=2).double(),
-        "pyg-gcn": GCNConv(d, d).double(),
-        "pyg-sage": SAGEConv(d, d).double(),
-        "pyg-gat": GATConv(d, d, heads=3).double(),
-    }
-
-
-NAMES = list(couplings())
+PLAIN = {"dt": 1.0, "gamma": 1.0, "alpha": 1.0}  # a step is the coupling behind sigma
+NONE = torch.zeros(2, 0, dtype=torch.long)
 
 
 def by_hand(layer: GraphCON, x: Tensor, edge_index: Tensor) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -58,8 +39,7 @@ def by_hand(layer: GraphCON, x: Tensor, edge_index: Tensor) -> list[tuple[np.nda
     P, X = looped(edge_index, len(x)), x.numpy()
     Y, path = X, []
     for n in range(layer.n_layers):
-        force = layer.forces[0 if layer.shared_weights else n]
-        own = {name: p.detach().numpy() for name, p in force.symbols().items()}
+        own = weights(layer.forces[0 if layer.shared_weights else n])
         inside = P @ X @ own["W"] + own["b"]
         if layer.forces[0].residual == "official-v1":
             inside = inside - (X @ own["W"] @ own["R"].T + own["r"])
@@ -73,17 +53,15 @@ def by_hand(layer: GraphCON, x: Tensor, edge_index: Tensor) -> list[tuple[np.nda
     return path
 
 
-@pytest.mark.parametrize("residual", RESIDUALS)
+@pytest.mark.parametrize("residual", ["none", "plus", "official-v1", "official-v2"])
 @pytest.mark.parametrize("shared", [True, False])
 def test_steps_are_equation_7_4(residual: str, shared: bool):
-    layer = GraphCON(couplings()["gcn"], 5, **CONSTANTS, residual=residual, shared_weights=shared).double()
-    for p in layer.parameters():
-        nn.init.normal_(p)
-    x = numbers(N, H)
+    layer = GraphCON(couplings()["gcn"], 5, **CONSTANTS, residual=residual, shared_weights=shared)
+    layer, x = far_from_start(layer), numbers(N, H)
     path = list(layer.steps(x, ODD))
     for (X, Y), (X_hand, Y_hand) in zip(path, by_hand(layer, x, ODD), strict=True):
-        np.testing.assert_allclose(X.detach(), X_hand, atol=1e-12)
-        np.testing.assert_allclose(Y.detach(), Y_hand, atol=1e-12)
+        close(X, X_hand)
+        close(Y, Y_hand)
     assert torch.equal(layer(x, ODD), path[-1][0])
 
 
@@ -104,60 +82,32 @@ def test_any_coupling_fits_and_heads_are_merged_behind_sigma(name: str, heads: s
 def test_with_dt_gamma_and_alpha_1_it_is_a_plain_network(name: str):
     """Then X^n = sigma(F(X^(n-1))), whatever the velocity: the setting that the text gives for citations."""
     coupling, x = couplings()[name], numbers(N, H)
-    layer = GraphCON(coupling, 4, dt=1.0, gamma=1.0, alpha=1.0, activation="relu")
+    layer = GraphCON(coupling, 4, **PLAIN, activation="relu")
     plain = x
     for _ in range(4):
         plain = merge_heads(torch.relu(coupling(plain, ODD)), H, "mean")
     torch.testing.assert_close(layer(x, ODD, y=numbers(N, H, seed=9)), plain, rtol=1e-9, atol=1e-10)
 
 
-class Fixed(nn.Module):
-    """F(X) = A X with a dense A."""
-
-    def __init__(self, A: Tensor) -> None:
-        super().__init__()
-        self.A = A
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.A @ x
-
-
-class Constant(nn.Module):
-    """F(X) = c."""
-
-    def __init__(self, c: Tensor) -> None:
-        super().__init__()
-        self.c = c
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.c
-
-
-def energies(edge_index: Tensor, dt: float, factor: float) -> tuple[Tensor, Tensor]:
-    r"""sum |Y|^2 + factor sum_i sum_j A_ij |X_i - X_j|^2 along a ring, up to t = 5."""
-    n = 8
-    A = torch.zeros(n, n, dtype=torch.double)
-    A[edge_index[1], edge_index[0]] = 0.5  # a ring: symmetric, rows of unit sum
-    assert torch.equal(A, A.T) and (A.sum(1) == 1).all()
-    layer = GraphCON(Fixed(A), round(5 / dt), dt=dt, gamma=1.0, alpha=0.0, activation="identity")
-    x, y = numbers(n, 3), numbers(n, 3, seed=2)
+def energies(dt: float, factor: float) -> tuple[float, float]:
+    r"""sum |Y|^2 + factor sum_i sum_j A_ij |X_i - X_j|^2 on a ring: at the start, and its drift to t = 5."""
+    eye = np.eye(8)
+    A = (np.roll(eye, 1, 0) + np.roll(eye, -1, 0)) / 2  # symmetric, rows of unit sum
+    layer = GraphCON(Dense(A), round(5 / dt), dt=dt, gamma=1.0, alpha=0.0, activation="identity")
+    start = x, y = numbers(8, 3), numbers(8, 3, seed=2)
     totals = []
-    for X, Y in [(x, y), *layer.steps(x, edge_index, y=y)]:
+    for X, Y in [start, *layer.steps(x, torch.from_numpy(np.argwhere(A).T), y=y)]:
         pairs = (X[:, None] - X[None]).square().sum(-1)
-        totals.append(Y.square().sum() + factor * (A * pairs).sum())
-    energy = torch.stack(totals)
-    return energy[0], (energy - energy[0]).abs().max()
+        totals.append(float(Y.square().sum() + factor * (torch.from_numpy(A) * pairs).sum()))
+    return totals[0], max(abs(total - totals[0]) for total in totals)
 
 
 def test_the_energy_of_proposition_7_2_1_is_kept_with_half_the_coupling_term():
-    ring = torch.stack([torch.arange(8), (torch.arange(8) + 1) % 8])
-    ring = torch.cat([ring, ring.flip(0)], 1)
-    drift = {dt: float(energies(ring, dt, 0.5)[1]) for dt in (0.02, 0.01, 0.005)}
-    start = float(energies(ring, 0.01, 0.5)[0])
-    assert drift[0.01] < 0.02 * start
-    assert drift[0.02] / drift[0.01] == pytest.approx(2, rel=0.1)  # of first order in dt
-    assert drift[0.01] / drift[0.005] == pytest.approx(2, rel=0.1)
-    start, printed = energies(ring, 0.005, 1.0)  # as printed: no step is small enough
+    (start, coarse), (_, half), (_, quarter) = (energies(dt, 0.5) for dt in (0.02, 0.01, 0.005))
+    assert half < 0.02 * start
+    assert coarse / half == pytest.approx(2, rel=0.1)  # of first order in dt
+    assert half / quarter == pytest.approx(2, rel=0.1)
+    start, printed = energies(0.005, 1.0)  # as printed: no step is small enough
     assert printed > 0.1 * start
 
 
@@ -172,78 +122,66 @@ def test_features_keep_below_the_bound_of_proposition_7_2_7():
 
 
 @pytest.mark.parametrize(("dt", "gamma", "alpha"), [(2.2, 0.1, 1.0), (1.6, 1.0, 0.5)])
+@torch.no_grad()
 def test_7_2_7_is_broken_by_a_step_that_is_too_large(dt: float, gamma: float, alpha: float):
     """Features grow exponentially; one step is above 1 / alpha alone, the other above alpha / gamma."""
     assert (dt > 1 / alpha) != (dt > alpha / gamma)
     layer = GraphCON(couplings()["gcn"], 200, dt=dt, gamma=gamma, alpha=alpha, activation="tanh")
     x = numbers(N, H)
-    with torch.no_grad():
-        X = layer(x, ODD)
     bound = (1 + 1 / gamma) * x.square().sum(1) + H * 200 * dt / (2 * gamma * abs(alpha - gamma * dt))
-    assert (X.square().sum(1) > 1e6 * bound).all()
+    assert (layer(x, ODD).square().sum(1) > 1e6 * bound).all()
 
 
 def test_7_39_in_the_proof_of_7_2_7_lacks_a_factor_of_two():
     """(7.38) is of half the energy, so what it adds must be doubled. Without Y, as in (7.36), it holds."""
     dt, gamma, alpha = 0.9, 0.1, 1.0
-    force = torch.full((1, 1), 30.0, dtype=torch.double)
-    layer = GraphCON(Constant(force), 3, dt=dt, gamma=gamma, alpha=alpha, activation="tanh")
-    at_rest = torch.zeros_like(force)
-    for n, (X, Y) in enumerate(layer.steps(at_rest, torch.zeros(2, 0, dtype=torch.long), y=at_rest), 1):
+    force = zeroed(NodeLinear(1, 1).double())
+    force.lin.bias.fill_(30.0)
+    layer = GraphCON(force, 3, dt=dt, gamma=gamma, alpha=alpha, activation="tanh")
+    at_rest = torch.zeros(1, 1, dtype=torch.double)
+    for n, (X, Y) in enumerate(layer.steps(at_rest, NONE, y=at_rest), 1):
         printed, kept = n * dt / (2 * (alpha - gamma * dt)), float(gamma * X.square() + Y.square())
         assert (kept > 1.5 * printed) == (n == 1)
         assert kept <= 2 * printed and gamma * X.square() <= printed
 
 
-def first_gradient(depth: int, graphcon: bool) -> float:
-    """Of a loss at the output with respect to the features at the input."""
-    torch.manual_seed(0)
-    coupling = GraphConvolution(8, 8)
-    if graphcon:
-        layer: nn.Module = GraphCON(coupling, depth, dt=4 / depth, gamma=1.0, alpha=0.5, activation="tanh")
-    else:
-        layer = GraphCON(coupling, depth, dt=1.0, gamma=1.0, alpha=1.0, activation="tanh")  # a plain GCN
-    x = torch.rand(25, 8, requires_grad=True)
-    out = layer(x, grid(5, 5))
-    (out * torch.linspace(-1, 1, 25)[:, None]).sum().backward()
-    return float(x.grad.norm())
-
-
 def test_gradients_neither_vanish_nor_explode_with_depth_where_those_of_a_gcn_vanish():
-    deep = {n: first_gradient(n, graphcon=True) for n in (8, 32, 128)}
-    plain = {n: first_gradient(n, graphcon=False) for n in (8, 32, 128)}
-    assert all(0.2 < value / deep[8] < 5 for value in deep.values())
-    assert plain[32] < 1e-2 * plain[8] and plain[128] < 1e-9 * plain[8]
+    def gradients(**constants: float) -> list[float]:
+        found = []
+        for n in (8, 32, 128):
+            torch.manual_seed(0)
+            how = {"dt": 4 / n, "gamma": 1.0, "alpha": 0.5} | constants
+            found.append(first_gradient(GraphCON(GraphConvolution(8, 8), n, **how, activation="tanh")))
+        return found
+
+    deep, plain = gradients(), gradients(**PLAIN)
+    assert all(0.2 < value / deep[0] < 5 for value in deep)
+    assert plain[1] < 1e-2 * plain[0] and plain[2] < 1e-9 * plain[0]
 
 
+@torch.no_grad()
 def test_the_dirichlet_energy_of_a_plain_gcn_dies_and_that_of_graphcon_does_not():
-    torch.manual_seed(0)
     x, edge_index = torch.rand(100, 16), grid(10, 10)
     coupling = GraphConvolution(16, 16)
-    oscillator = GraphCON(coupling, 100, dt=1.0, gamma=1.0, alpha=0.0, activation="tanh")
-    plain = GraphCON(coupling, 100, dt=1.0, gamma=1.0, alpha=1.0, activation="tanh")
-    with torch.no_grad():
-        kept, lost = (dirichlet_energy(net(x, edge_index), edge_index) for net in (oscillator, plain))
-    assert kept > 0.1 and lost < 1e-6
+
+    def energy(**constants: float) -> float:
+        layer = GraphCON(coupling, 100, **PLAIN | constants, activation="tanh")
+        return float(dirichlet_energy(layer(x, edge_index), edge_index))
+
+    assert energy(alpha=0.0) > 0.1 and energy() < 1e-6
 
 
 def test_dropout_acts_on_position_and_velocity_each_with_its_own_mask():
     x = torch.ones(200, H, dtype=torch.double)
-    edge_index = torch.zeros(2, 0, dtype=torch.long)
-    layer = GraphCON(
-        NodeLinear(H, H).double(), 1, dt=1.0, gamma=0.0, alpha=0.0, activation="relu", dropout=0.5
-    )
-    with torch.no_grad():
-        for p in layer.parameters():
-            p.zero_()
-        X, Y = next(layer.steps(x, edge_index))
-        # before the last mask X = a + b and Y = b, with a and b 0 or 2; the last mask doubles or clears
-        assert {0.0, 4.0, 8.0} == set(X.unique().tolist()) and {0.0, 4.0} == set(Y.unique().tolist())
-        kept = (X > 0) & (Y > 0)
-        assert 4.0 in X[kept] and 8.0 in X[kept]
-        layer.eval()
-        X, Y = next(layer.steps(x, edge_index))
-        assert (X == 2).all() and (Y == 1).all()
+    force = zeroed(NodeLinear(H, H).double())
+    layer = GraphCON(force, 1, dt=1.0, gamma=0.0, alpha=0.0, activation="relu", dropout=0.5)
+    X, Y = next(layer.steps(x, NONE))
+    # before the last mask X = a + b and Y = b, with a and b 0 or 2; the last mask doubles or clears
+    assert {0.0, 4.0, 8.0} == set(X.unique().tolist()) and {0.0, 4.0} == set(Y.unique().tolist())
+    kept = (X > 0) & (Y > 0)
+    assert 4.0 in X[kept] and 8.0 in X[kept]
+    X, Y = next(layer.eval().steps(x, NONE))
+    assert (X == 2).all() and (Y == 1).all()
 
 
 def test_symbols_name_the_weights_of_the_paper():
@@ -268,7 +206,7 @@ def test_symbols_name_the_weights_of_the_paper():
         ({"dropout": 1.5}, "dropout must lie in"),
         ({"coupling": GraphConvolution(4, 6)}, "makes 6 of 4"),
         ({"coupling": GraphAttention(4, 4, n_heads=2), "residual": "official-v1"}, "has none"),
-        ({"coupling": Fixed(torch.eye(4)), "residual": "plus"}, "needs the widths"),
+        ({"coupling": Dense(np.eye(4)), "residual": "plus"}, "needs the widths"),
     ],
 )
 def test_what_cannot_be_built_is_refused(options, message):
@@ -291,8 +229,9 @@ def official(d_in: int, d_out: int, hidden: int, coupling: nn.Module, residual: 
     def layer(d: int) -> nn.Module:
         return GraphCON(coupling, 3, dt=1.0, gamma=0.5, alpha=0.5, activation="relu", residual=residual)
 
-    net = GraphNet(layer, d_in, d_out, "graph" if pool else "node", hidden=hidden, pool=pool)
-    return sum(p.numel() for p in net.parameters())
+    return count_parameters(
+        GraphNet(layer, d_in, d_out, "graph" if pool else "node", hidden=hidden, pool=pool)
+    )
 
 
 @pytest.mark.parametrize(
@@ -310,32 +249,26 @@ def test_as_many_parameters_as_the_official_code(n_parameters, count):
     assert count() == n_parameters
 
 
-# The citation model ---------------------------------------------------------------------------------------
-
-
 def citation(T: float, **options) -> CitationGraphCON:
     torch.manual_seed(0)
-    model = CitationGraphCON(TransformerAttention(H, d_attention=6, n_heads=2, **options), T=T).double()
-    for p in model.parameters():
-        nn.init.normal_(p)
-    return model
+    return far_from_start(CitationGraphCON(TransformerAttention(H, d_attention=6, n_heads=2, **options), T=T))
+
+
+def citation_loop(model: nn.Module, force: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """To T = 3.25."""
+    s_a, s_b, s_c = (torch.sigmoid(s) for s in (model.a, model.b, model.c))
+    X, Y = x, x
+    for h in (1, 1, 1, 0.25):
+        Y = Y + h * ((1 - s_b) * (force(X) - Y - X) + s_b * x)
+        X = X + h * ((1 - s_c) * s_a * Y + s_c * x)
+    return X
 
 
 def test_the_citation_model_against_a_loop():
     model, x = citation(3.25, normalize="sender", square_plus=True), numbers(N, H)
-    of, weight = model.attention.attention(x, ODD)
-    A = np.zeros((N, N))
-    for j, i, w in zip(of.sender.tolist(), of.receiver.tolist(), weight.tolist(), strict=True):
-        A[i, j] += w
-    s_a, s_b, s_c = (1 / (1 + math.exp(-s.item())) for s in (model.a, model.b, model.c))
-    x0 = x.numpy()
-    X, Y = x0, x0
-    for h in (1, 1, 1, 0.25):
-        Y = Y + h * ((1 - s_b) * (A @ X - Y - X) + s_b * x0)
-        X = X + h * ((1 - s_c) * s_a * Y + s_c * x0)
-    np.testing.assert_allclose(model(x, ODD).detach(), X, atol=1e-10)
-    path = list(model.steps(x, ODD, T=2.0))
-    assert [t for t, _, _ in path] == [1.0, 2.0]
+    A = torch.from_numpy(attended(model.attention, x))
+    torch.testing.assert_close(model(x, ODD), citation_loop(model, lambda X: A @ X, x), rtol=0, atol=1e-10)
+    assert [t for t, _, _ in model.steps(x, ODD, T=2.0)] == [1.0, 2.0]
 
 
 def test_the_late_citation_model_trains_to_T_and_is_read_at_all_times_beyond():
@@ -343,33 +276,18 @@ def test_the_late_citation_model_trains_to_T_and_is_read_at_all_times_beyond():
     late = LateCitationGraphCON(model.attention, T=2.5, T_test=4.0).double()
     late.load_state_dict(model.state_dict())
     torch.testing.assert_close(late.train()(x, ODD), model(x, ODD), rtol=0, atol=0)
-    read = late.eval()(x, ODD)
-    path = list(model.steps(x, ODD, T=4.0))
-    assert [t for t, _, _ in path] == [1.0, 2.0, 3.0, 4.0]
-    torch.testing.assert_close(read[0], path[-1][1], rtol=0, atol=0)
-    torch.testing.assert_close(read[1:], torch.stack([y for _, _, y in path]), rtol=0, atol=0)
+    ends, positions, path = zip(*model.steps(x, ODD, T=4.0), strict=True)
+    assert ends == (1.0, 2.0, 3.0, 4.0)
+    torch.testing.assert_close(late.eval()(x, ODD), torch.stack([positions[-1], *path]), rtol=0, atol=0)
     with pytest.raises(InputError, match=r"T_test must not be before T, which is 2\.5; got 2\.0"):
         LateCitationGraphCON(model.attention, T=2.5, T_test=2.0)
 
 
 def test_the_coupled_citation_model_against_a_loop():
-    torch.manual_seed(0)
-    model, x = CoupledCitationGraphCON(GraphConvolution(H, H), T=3.25).double(), numbers(N, H)
-    for p in model.parameters():
-        nn.init.normal_(p)
-    s_a, s_b, s_c = (1 / (1 + math.exp(-s.item())) for s in (model.a, model.b, model.c))
-    X, Y = x, x
-    for h in (1, 1, 1, 0.25):
-        Y = Y + h * ((1 - s_b) * (model.coupling(X, ODD) - Y - X) + s_b * x)
-        X = X + h * ((1 - s_c) * s_a * Y + s_c * x)
-    torch.testing.assert_close(model(x, ODD), X)
+    model, x = far_from_start(CoupledCitationGraphCON(GraphConvolution(H, H), T=3.25)), numbers(N, H)
+    torch.testing.assert_close(model(x, ODD), citation_loop(model, lambda X: model.coupling(X, ODD), x))
     assert [t for t, _, _ in model.steps(x, ODD, T=2.5)] == [1.0, 2.0, 2.5]
     assert list(model.symbols()) == ["a", "b", "c", "F.W", "F.b"]
-
-
-def test_a_coupling_to_another_width_is_refused_by_the_citation_model():
-    with pytest.raises(InputError, match="as many channels as it gets; got 4 to 8"):
-        CoupledCitationGraphCON(GraphConvolution(4, 8), T=1.0)
 
 
 def test_steps_of_time_end_at_T_exactly():
@@ -397,8 +315,10 @@ def test_the_scalars_of_the_citation_model_start_at_one_half_and_are_trained():
     assert list(model.symbols()) == ["a", "b", "c", "Q", "q", "K", "k"]
 
 
-def test_the_citation_model_refuses_foreign_times_and_heads():
+def test_the_citation_model_refuses_foreign_times_heads_and_widths():
     with pytest.raises(InputError, match="T must be positive"):
         citation(0.0)
     with pytest.raises(InputError, match="a multiple of n_heads"):
         TransformerAttention(4, d_attention=5, n_heads=2)
+    with pytest.raises(InputError, match="as many channels as it gets; got 4 to 8"):
+        CoupledCitationGraphCON(GraphConvolution(4, 8), T=1.0)
