@@ -14,53 +14,36 @@ from typing import Any
 from each import each
 from torch import nn
 
+from physml.base.paths import CONF
+from physml.config.load import read_yaml
+from physml.config.resolve import resolve
 from physml.models.count import count_parameters
-from physml.models.sequence.antisymmetric import AntisymmetricRNN
-from physml.models.sequence.bilstm import BiLSTM
-from physml.models.sequence.cornn import CoRNN
-from physml.models.sequence.fastrnn import FastGRNN, FastRNN
-from physml.models.sequence.gated import GRU, LSTM, TanhRNN
-from physml.models.sequence.incremental import IncrementalRNN
-from physml.models.sequence.indrnn import IndRNN
-from physml.models.sequence.kronecker import KroneckerRNN
-from physml.models.sequence.lem import LEM
-from physml.models.sequence.lipschitz import LipschitzRNN
-from physml.models.sequence.momentum import MomentumLSTM
-from physml.models.sequence.nais import SequentialNAISNet
-from physml.models.sequence.nnrnn import NonNormalRNN
-from physml.models.sequence.nrde import NeuralRDE
-from physml.models.sequence.orthogonal import ExpRNN
-from physml.models.sequence.relu_gru import ReLUGRU
 from physml.models.sequence.rnn import SequenceModel
-from physml.models.sequence.skip import SkipGRU, SkipLSTM
-from physml.models.sequence.soft_orthogonal import SoftOrthogonalRNN
-from physml.models.sequence.tarnn import TARNN
-from physml.models.sequence.truncated import TruncatedLSTM
-from physml.models.sequence.unicornn import UnICORNN
-from physml.models.sequence.unitary import FullCapacityURNN, UnitaryRNN
 
 Layer = Callable[[int], nn.Module]
 WEIGHTS = "weights without biases and read-out"
 
 
-def of(cls: type[nn.Module], h: int, **options: Any) -> Layer:
+def of(name: str, h: int, **options: Any) -> Layer:
+    """With the class of conf/model, which alone is taken from there."""
+    cls = resolve(read_yaml(CONF / "model" / f"{name}.yaml")["_target_"])
     return lambda d: cls(d, h, **options)
 
 
-lstm, gru, tanh = partial(of, LSTM), partial(of, GRU), partial(of, TanhRNN)
-antisymmetric = partial(of, AntisymmetricRNN, epsilon=0.01, gamma=0.01)
-lipschitz, exprnn, indrnn = partial(of, LipschitzRNN, dt=0.03), partial(of, ExpRNN), partial(of, IndRNN)
-fastrnn, fastgrnn = partial(of, FastRNN), partial(of, FastGRNN)
-cornn = partial(of, CoRNN, dt=0.1, gamma=1.0, epsilon=1.0)
-unicornn, lem = partial(of, UnICORNN, dt=0.1, alpha=1.0), partial(of, LEM, dt=1.0)
-bilstm, truncated = partial(of, BiLSTM), partial(of, TruncatedLSTM, last=500)
-relu_gru, skip_lstm, skip_gru = partial(of, ReLUGRU), partial(of, SkipLSTM), partial(of, SkipGRU)
-momentum_lstm = partial(of, MomentumLSTM, mu=0.6, s=0.6)
-urnn, full_urnn = partial(of, UnitaryRNN), partial(of, FullCapacityURNN)
-soft_orthogonal, nnrnn = partial(of, SoftOrthogonalRNN), partial(of, NonNormalRNN)
-incremental, kronecker = partial(of, IncrementalRNN), partial(of, KroneckerRNN)
-nais, tarnn = partial(of, SequentialNAISNet), partial(of, TARNN)
-nrde = partial(of, NeuralRDE, d_field=96, n_layers=2)
+lstm, gru, tanh = partial(of, "lstm"), partial(of, "gru"), partial(of, "tanh_rnn")
+antisymmetric = partial(of, "antisymmetric", epsilon=0.01, gamma=0.01)
+lipschitz, exprnn, indrnn = partial(of, "lipschitz", dt=0.03), partial(of, "exprnn"), partial(of, "indrnn")
+fastrnn, fastgrnn = partial(of, "fastrnn"), partial(of, "fastgrnn")
+cornn = partial(of, "cornn", dt=0.1, gamma=1.0, epsilon=1.0)
+unicornn, lem = partial(of, "unicornn", dt=0.1, alpha=1.0), partial(of, "lem", dt=1.0)
+bilstm, truncated = partial(of, "bilstm"), partial(of, "truncated", last=500)
+relu_gru, skip_lstm, skip_gru = partial(of, "relu_gru"), partial(of, "skip_lstm"), partial(of, "skip_gru")
+momentum_lstm = partial(of, "momentum_lstm", mu=0.6, s=0.6)
+urnn, full_urnn = partial(of, "urnn"), partial(of, "full_urnn")
+soft_orthogonal, nnrnn = partial(of, "soft_orthogonal"), partial(of, "nnrnn")
+incremental, kronecker = partial(of, "incremental"), partial(of, "kronecker")
+nais, tarnn = partial(of, "nais"), partial(of, "tarnn")
+nrde = partial(of, "nrde", d_field=96, n_layers=2)
 INDRNN, UNICORNN = indrnn(32, n_layers=2), unicornn(32, n_layers=2)
 
 
