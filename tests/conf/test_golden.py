@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -66,15 +67,6 @@ def identities() -> dict[str, str]:
     return {name: identity(compose([f"experiment={name}"]).config) for name in names("experiment")}
 
 
-class Silent:
-    """Shows no progress."""
-
-    def start(self, *_: Any) -> None: ...
-    def step(self, *_: Any) -> None: ...
-    def row(self, *_: Any) -> None: ...
-    def close(self, *_: Any) -> None: ...
-
-
 def first_of_each_kind() -> Iterator[str]:
     """One run of each model, and the first experiment of each study on tasks of one class."""
     seen = set()
@@ -120,7 +112,7 @@ def first_losses(overrides: tuple[str, ...]) -> list[float]:
     with backend.running(config["runtime"]["backend"]), flush_denormals():
         trainer = Trainer(
             *(config, parts, task, "cpu"),
-            report=Silent(),
+            report=Mock(),
             save=lambda _: None,
             stop=Interrupt(),
             on_row=rows.append,

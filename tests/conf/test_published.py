@@ -1,6 +1,5 @@
 """Published numbers in conf/table against the collection of the papers' tables."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,11 +28,6 @@ TASKS = {
     "har2": "HAR-2",
     "imdb": "IMDB",
 }
-
-
-@pytest.fixture(scope="module")
-def collection() -> dict[str, Any]:
-    return paper_tables()
 
 
 def every_spec() -> list[TableSpec]:
@@ -89,8 +83,8 @@ def of_config(row: dict[str, Any], what: str, column: str) -> Any:
 
 
 @each("spec", specs)
-def test_every_published_number_is_as_printed(spec: TableSpec, collection: dict[str, Any]) -> None:
-    entry = collection[spec.id]
+def test_every_published_number_is_as_printed_and_has_its_digits(spec: TableSpec) -> None:
+    entry = paper_tables()[spec.id]
     printed = printed_rows(entry)
     assert [row.label for row in of_the_paper(spec)] == list(printed)
     n_printed = 0
@@ -101,6 +95,7 @@ def test_every_published_number_is_as_printed(spec: TableSpec, collection: dict[
             if cell.published is None:
                 continue
             n_printed += 1
+            assert cell.published.digits is not None or cell.published.quoted is not None
             name = printed_column(column.key, entry)
             scale = column.scale if entry["unit"] != column.unit else 1.0
             assert cell.published.value == pytest.approx(values[name]["value"] * scale, rel=1e-12)
@@ -116,15 +111,15 @@ NOT_AS_PRINTED = {("lem-6", "nnRNN (Kerg et al., 2019)")}
 
 
 @each("spec", specs)
-def test_units_of_the_experiments_are_as_printed(spec: TableSpec, collection: dict[str, Any]) -> None:
-    printed = printed_rows(collection[spec.id])
+def test_units_of_the_experiments_are_as_printed(spec: TableSpec) -> None:
+    printed = printed_rows(paper_tables()[spec.id])
     for row in of_the_paper(spec):
         for column in spec.columns:
             experiment = spec.cell(row, column).experiment
             if experiment is None:
                 continue
             model = studies.experiment(experiment).settings.get("model", {})
-            name = printed_column(column.key, collection[spec.id])
+            name = printed_column(column.key, paper_tables()[spec.id])
             for key, what in (("d_hidden", "units"), ("n_layers", "layers")):
                 size = of_config(printed[row.label], what, name)
                 as_printed = model.get(key, 1) == size or size is None
@@ -146,16 +141,8 @@ def test_a_row_of_a_table_over_tasks_runs_its_task(spec: TableSpec) -> None:
 
 def test_the_papers_are_cited_not_files() -> None:
     for path in (CONF / "table").glob("*.yaml"):
-        text = Path(path).read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
         assert ".txt" not in text and "/work" not in text
-
-
-@each("spec", specs)
-def test_digits_are_declared(spec: TableSpec) -> None:
-    for row in spec.rows:
-        for cell in row.cells.values():
-            if cell.published is not None and cell.published.quoted is None:
-                assert cell.published.digits is not None, f"{spec.id}, {row.label}"
 
 
 # ---------------------------------------------------------------------------- tables of settings
@@ -166,11 +153,8 @@ SETTINGS_OF = {
     "adding, T=5000": "adding (T=5000)",
     "adding, N=10000": "adding (N=10000)",
     "sMNIST": "smnist",
-    "sMNIST, 128 units": "smnist (128 units)",
-    "sMNIST, 256 units": "smnist (256 units)",
     "psMNIST": "psmnist",
-    "psMNIST, 128 units": "psmnist (128 units)",
-    "psMNIST, 256 units": "psmnist (256 units)",
+    **{f"{k}MNIST, {n} units": f"{k}mnist ({n} units)" for k in ("s", "ps") for n in (128, 256)},
     "noise padded CIFAR-10": "noise_padded_cifar10",
     "HAR-2": "har2",
     "IMDB": "imdb",
@@ -189,18 +173,13 @@ SETTINGS_OF = {
 }
 
 
-def as_collected(label: str) -> tuple[str, str | None]:
-    """Model and task of a row of a table of settings."""
-    model, _, task = label.partition(", ")
-    return model, SETTINGS_OF[task] if task else None
-
-
 @pytest.mark.parametrize("ident", table_ids(kind="settings"))
-def test_every_printed_setting_is_as_printed(ident: str, collection: dict[str, Any]) -> None:
-    spec, entry = load_settings(CONF / "table" / f"{ident}.yaml"), collection[ident]
+def test_every_printed_setting_is_as_printed(ident: str) -> None:
+    spec, entry = load_settings(CONF / "table" / f"{ident}.yaml"), paper_tables()[ident]
     assert [c.key for c in spec.columns] == entry["columns"]
     assert list(spec.aliases) == entry["also"]
-    assert [as_collected(row.label) for row in spec.rows] == [
+    labels = [row.label.partition(", ") for row in spec.rows]
+    assert [(model, SETTINGS_OF[task] if task else None) for model, _, task in labels] == [
         (row["model"], row.get("config", {}).get("task")) for row in entry["rows"]
     ]
     printed = 0

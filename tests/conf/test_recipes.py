@@ -66,34 +66,30 @@ def first_of(config: Config, *keys: str) -> Any:
     return next(config["model"][key] for key in keys if key in config["model"])
 
 
+# Settings that a recipe calls as they are called in a part of a composed config.
+SAME_NAME = {
+    "optim": ("lr", "weight_decay"),
+    "trainer": ("epochs",),
+    "model": ("dt", "alpha", "add_noise", "mult_noise", "dropout", "state_dropout"),
+    "net": ("input_dropout", "embedding_dropout", "embedding"),
+    "task": ("bptt",),
+}
 # What a recipe calls a setting -> where it stands in a composed config.
 SETTINGS: dict[str, Callable[[Config], Any]] = {
+    **{key: lambda c, part=part, key=key: c[part][key] for part, keys in SAME_NAME.items() for key in keys},
     "optimizer": lambda c: c["optim"]["_target_"].rpartition(".")[2].lower(),
-    "lr": lambda c: c["optim"]["lr"],
-    "weight_decay": lambda c: c["optim"]["weight_decay"],
     "l2": lambda c: c["optim"]["weight_decay"],
     "batch": lambda c: c["trainer"]["batch_size"],
-    "epochs": lambda c: c["trainer"]["epochs"],
     "steps": lambda c: c["trainer"]["epochs"] * c["task"]["epoch_steps"],
     "grad_clip": lambda c: c["trainer"]["clip_norm"],
     "clip": lambda c: c["trainer"]["clip_norm"],
     "hidden": lambda c: c["model"]["d_hidden"],
     "layers": lambda c: c["model"]["n_layers"],
-    "dt": lambda c: c["model"]["dt"],
-    "alpha": lambda c: c["model"]["alpha"],
     "gamma": lambda c: first_of(c, "gamma", "gamma_a"),
     "eps": lambda c: first_of(c, "epsilon", "dt"),
     "beta": lambda c: c["model"]["beta_a"],
-    "add_noise": lambda c: c["model"]["add_noise"],
-    "mult_noise": lambda c: c["model"]["mult_noise"],
-    "dropout": lambda c: c["model"]["dropout"],
-    "state_dropout": lambda c: c["model"]["state_dropout"],
-    "input_dropout": lambda c: c["net"]["input_dropout"],
     "output_dropout": lambda c: c["net"]["dropout"],
-    "embedding_dropout": lambda c: c["net"]["embedding_dropout"],
-    "embedding": lambda c: c["net"]["embedding"],
     "tied": lambda c: bool(c["net"]["tied"]),
-    "bptt": lambda c: c["task"]["bptt"],
     "chrono": lambda c: bool(c["model"]["chrono"]),
 }
 
@@ -107,6 +103,7 @@ FIXED = {"antisym-smnist": {"beta", "alpha"}}
 PROTOCOLS: dict[str, Config] = {
     "smnist_cornn": {"permutation": None, "valid": "mnist-valid-3000", "scale": "unit", "stride": 1},
     "smnist_lem": {"permutation": None, "valid": "mnist-valid-3000", "scale": "unit", "stride": 1},
+    "psmnist_cornn": {"valid": "mnist-valid-3000", "scale": "unit", "stride": 1},
     "psmnist_lem": {"permutation": "psmnist-torch-5544", "valid": "mnist-valid-3000", "scale": "unit"},
     "robust_smnist": {"permutation": None, "valid": "mnist-valid-2000", "scale": "unit", "stride": 1},
     "ncifar": {"length": 1000, "noise": "fixed_normal"},
@@ -132,14 +129,7 @@ OTHER = {
         "scale": "bytes",
     },
 }
-PROTOCOLS["psmnist_cornn"] = {"valid": "mnist-valid-3000", "scale": "unit", "stride": 1}
-
 VALID_OF_NCIFAR = {"cornn": "cifar-valid-3000", "unicornn": "cifar-valid-2000", "lem": "cifar-valid-2000"}
-
-
-@pytest.fixture(scope="module")
-def recipes() -> dict[str, Any]:
-    return paper_recipes()
 
 
 @functools.cache
@@ -148,26 +138,23 @@ def config_of(experiment: str) -> Config:
 
 
 @each("recipe, experiment", EXPERIMENTS.items())
-def test_settings_are_those_of_the_recipe(recipe: str, experiment: str, recipes: dict[str, Any]) -> None:
-    printed, config = recipes[recipe]["hyperparameters"], config_of(experiment)
+def test_settings_are_those_of_the_recipe(recipe: str, experiment: str) -> None:
+    printed, config = paper_recipes()[recipe]["hyperparameters"], config_of(experiment)
     differs = {}
     for key, value in printed.items():
-        if key in ELSEWHERE | FIXED.get(recipe, set()):
+        lost = value is None and key != "grad_clip"  # in the texts
+        if lost or key in ELSEWHERE | FIXED.get(recipe, set()):
             continue
-        if value is None and key != "grad_clip":
-            continue  # lost in the texts
         ours = SETTINGS[key](config)
-        same = ours == value
-        if isinstance(value, int | float | list) and ours is not None:
-            same = ours == pytest.approx(value, rel=2e-4)  # recipes are rounded
-        if not same:
+        rounded = isinstance(value, int | float | list) and ours is not None
+        if ours != (pytest.approx(value, rel=2e-4) if rounded else value):
             differs[key] = (value, ours)
     assert not differs, f"{experiment}: printed, ours: {differs}"
 
 
 @each("recipe, experiment", EXPERIMENTS.items())
-def test_the_rate_drops_where_the_recipe_says(recipe: str, experiment: str, recipes: dict[str, Any]) -> None:
-    printed = recipes[recipe]["hyperparameters"].get("schedule")
+def test_the_rate_drops_where_the_recipe_says(recipe: str, experiment: str) -> None:
+    printed = paper_recipes()[recipe]["hyperparameters"].get("schedule")
     trainer = config_of(experiment)["trainer"]
     if printed is None:
         assert trainer["schedule"] is None
@@ -179,10 +166,8 @@ def test_the_rate_drops_where_the_recipe_says(recipe: str, experiment: str, reci
 
 
 @each("recipe, experiment", EXPERIMENTS.items())
-def test_the_task_follows_the_protocol_of_the_recipe(
-    recipe: str, experiment: str, recipes: dict[str, Any]
-) -> None:
-    protocol, task = recipes[recipe]["protocol"], config_of(experiment)["task"]
+def test_the_task_follows_the_protocol_of_the_recipe(recipe: str, experiment: str) -> None:
+    protocol, task = paper_recipes()[recipe]["protocol"], config_of(experiment)["task"]
     if protocol == "adding":
         assert str(task["length"]) in experiment
         return
@@ -209,15 +194,12 @@ def test_averaging_of_lamb() -> None:
         assert trainer["epochs"] == 1000
 
 
-def test_every_recipe_of_a_sequence_task_has_its_experiment(recipes: dict[str, Any]) -> None:
+def test_every_recipe_of_a_sequence_task_has_its_experiment() -> None:
     """But those that other tests hold, or that no table of ours has."""
     others = ("graphcon-", "g2-", "regression-", "momentum-", "adam-", "rmsprop-", "sr-", "hbnode-")
-    elsewhere = {
-        *("cornn-adding-cli", "cornn-lorenz96", "lstm-lorenz96", "unicornn-lorenz96"),
-        *("lem-fhn-single-scale", "exprnn-mnist", "fastgrnn-edgeml"),
-    }
-    left = {name for name in recipes if not name.startswith(others)} - elsewhere - set(EXPERIMENTS)
-    assert not left
+    others += ("cornn-adding-cli", "cornn-lorenz96", "lstm-lorenz96", "unicornn-lorenz96")
+    others += ("lem-fhn-single-scale", "exprnn-mnist", "fastgrnn-edgeml")
+    assert {name for name in paper_recipes() if not name.startswith(others)} <= set(EXPERIMENTS)
 
 
 def test_antisymmetric_networks_start_as_small_as_in_the_code_of_the_noisy_rnn() -> None:

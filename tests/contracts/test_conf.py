@@ -17,6 +17,7 @@ from physml.base.errors import ConfigError, PhysmlError
 from physml.base.paths import CONF
 from physml.base.seeding import stream
 from physml.config import build, studies
+from physml.config.class_source import read_class
 from physml.config.compose import GROUPS, compose, names
 from physml.config.load import read_yaml
 from physml.config.resolve import resolve
@@ -28,7 +29,7 @@ from physml.search import spec as search
 from physml.task.nodes import OneGraph
 from physml.training.evaluate import apply
 
-FILES = sorted(path.relative_to(CONF).as_posix() for path in CONF.rglob("*.yaml"))
+FILES = {str(p.relative_to(CONF)): p.read_text(encoding="utf-8") for p in sorted(CONF.rglob("*.yaml"))}
 MODELS = [name for name in names("model") if name != "own"]
 TASKS = [name for name in names("task") if name != "own"]
 BASE = ("model=lem", "task=adding", "profile=smoke", "tracker=none")
@@ -36,16 +37,9 @@ BASE_OF_GRAPHS = ("model=gcn", "task=texas", "profile=smoke", "tracker=none")
 BASE_OF_MANY_GRAPHS = ("model=gcn", "task=zinc", "profile=smoke", "tracker=none")
 
 # Arguments that a config need not name: they choose how torch computes, not what.
+COMPUTED = {"foreach", "maximize", "capturable", "differentiable", "fused", "decoupled_weight_decay"}
 EXEMPT = {
-    "optim": {
-        "params",
-        "foreach",
-        "maximize",
-        "capturable",
-        "differentiable",
-        "fused",
-        "decoupled_weight_decay",
-    },
+    "optim": {"params"} | COMPUTED,
     "model": {"d_in", "n_nodes"},
     "net": {"layer", "d_in", "d_out", "readout", "tokens", "vectors"},
     "task": set(),
@@ -102,9 +96,13 @@ def build_node(group: str, name: str) -> dict[str, Any]:
     return read_yaml(CONF / group / f"{name}.yaml")
 
 
+def class_of(group: str, name: str) -> type:
+    return resolve(build_node(group, name)["_target_"])
+
+
 @functools.cache
 def of_graphs(group: str, name: str) -> bool:
-    cls = resolve(build_node(group, name)["_target_"])
+    cls = class_of(group, name)
     return cls.readout in ("node", "graph") if group == "task" else build.passes_messages(cls)
 
 
@@ -121,8 +119,9 @@ def base_of(group: str, name: str) -> tuple[str, ...]:
 
 def refused(model: str, task: str) -> bool:
     """Whether the model knows one graph alone, and the task has many."""
-    one_graph = getattr(resolve(build_node("model", model)["_target_"]), "one_graph", False)
-    return one_graph and not issubclass(resolve(build_node("task", task)["_target_"]), OneGraph)
+    return getattr(class_of("model", model), "one_graph", False) and not issubclass(
+        class_of("task", task), OneGraph
+    )
 
 
 @functools.cache
@@ -149,67 +148,60 @@ def test_every_model_takes_a_step_on_every_task_of_its_kind(model: str, store: S
 
 
 def takes_a_step_on(task: str, model: str, store: Store) -> None:
-    of_ids = resolve(build_node("task", task)["_target_"]).tokens
-    embedding = ["net.embedding=5"] if of_ids else []
-    config = config_of(f"model={model_of_kind(model)}", f"task={task}", "profile=smoke", *embedding)
-    config["model"] = config_of(
-        f"model={model}", *[o for o in base_of("model", model) if not o.startswith("model=")]
-    )["model"]
+    embedding = ["net.embedding=5"] if class_of("task", task).tokens else []
+    of_kind, *base = base_of("model", model)
+    config = config_of(of_kind, f"task={task}", "profile=smoke", *embedding)
+    config["model"] = config_of(f"model={model}", *base)["model"]
     if model == "truncated":  # padded sequences need all of their steps
         config["model"]["last"] = 10_000
     takes_a_step(config, store)
 
 
-def model_of_kind(model: str) -> str:
-    return "gcn" if of_graphs("model", model) else "lem"
-
-
-@pytest.mark.parametrize(("model", "task"), [("gcn", "adding"), ("lem", "texas")])
-def test_a_model_of_the_other_kind_is_refused(model: str, task: str) -> None:
-    with pytest.raises(ConfigError, match=r"^the model \w+ takes \w+s; the task \w+ gives \w+s\."):
-        run_checked(f"model={model_of_kind(model)}", f"task={task}", "profile=smoke")
-
-
-def test_half_precision_on_graphs_is_refused_before_training() -> None:
-    with pytest.raises(ConfigError, match=r"precision=bf16 is not there for networks on graphs"):
-        run_checked("model=gcn", "task=texas", "precision=bf16", "profile=smoke")
+OTHER_MODEL = r"^the model \w+ takes \w+s; the task \w+ gives \w+s\."
+OTHER_NET = r"^the net \w+ takes .* Set net=(sequence|graph)\.$"
+PRODUCTS = r"precision=bf16-products is .*{}.*\. Set"
 
 
 @pytest.mark.parametrize(
     ("overrides", "says"),
     [
-        (("model=gcn", "task=texas"), "of recurrences; a network on graphs has none"),
-        (("model=lem", "task=adding", "runtime.backend=torch"), "got runtime.backend=torch and"),
-        (("model=lem", "task=adding", "runtime.device=cuda"), "got .* and runtime.device=cuda"),
+        ("model=gcn task=adding", OTHER_MODEL),
+        ("model=lem task=texas", OTHER_MODEL),
+        ("model=gcn task=adding net=graph", OTHER_NET),
+        ("model=gcn task=texas net=sequence", OTHER_NET),
+        ("model=gcn task=texas precision=bf16", "precision=bf16 is not there for networks on graphs"),
+        (
+            "model=gcn task=texas precision=bf16-products",
+            PRODUCTS.format("of recurrences; a network on graphs has none"),
+        ),
+        (
+            "model=lem task=adding precision=bf16-products runtime.backend=torch",
+            PRODUCTS.format("got runtime.backend=torch and"),
+        ),
+        (
+            "model=lem task=adding precision=bf16-products runtime.device=cuda",
+            PRODUCTS.format("got .* and runtime.device=cuda"),
+        ),
     ],
 )
-def test_products_of_bf16_where_there_are_none_are_refused(overrides: tuple[str, ...], says: str) -> None:
-    with pytest.raises(ConfigError, match=rf"precision=bf16-products is .*{says}.*\. Set"):
-        run_checked(*overrides, "precision=bf16-products", "profile=smoke")
-
-
-@pytest.mark.parametrize(("net", "task"), [("graph", "adding"), ("sequence", "texas")])
-def test_a_net_of_the_other_kind_is_refused(net: str, task: str) -> None:
-    with pytest.raises(ConfigError, match=r"^the net \w+ takes .* Set net=(sequence|graph)\.$"):
-        run_checked("model=gcn", f"task={task}", f"net={net}", "profile=smoke")
+def test_parts_that_do_not_fit_each_other_are_refused_before_training(overrides: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        run_checked(*overrides.split(), "profile=smoke")
 
 
 PAPERS = sorted(path.name for path in (CONF / "study").iterdir() if path.is_dir())
 
 
-def test_every_paper_has_experiments() -> None:
-    assert {name.partition("/")[0] for name in names("experiment")} == set(PAPERS)
-
-
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_experiment_is_sound_at_full_size_and_says_where_it_comes_from(paper: str) -> None:
     """That each takes its first steps, and to which losses, is in test_golden.py."""
-    for name in names("experiment"):
-        if name.startswith(f"{paper}/"):
-            config, _ = checked(config_of(f"experiment={name}"))
-            assert config["provenance"]["kind"] in ("paper", "official-code", "searched-here", "own"), name
-            assert config["provenance"]["source"], name
-            assert config["experiment"] == name
+    experiments = [name for name in names("experiment") if name.startswith(f"{paper}/")]
+    assert experiments
+    for name in experiments:
+        config, _ = checked(config_of(f"experiment={name}"))
+        assert config["provenance"]["kind"] in ("paper", "official-code", "searched-here", "own"), name
+        assert config["provenance"]["source"], name
+        assert config["experiment"] == name
 
 
 @pytest.mark.parametrize(
@@ -229,9 +221,7 @@ def test_every_table_names_experiments_that_are_there(name: str) -> None:
     for column, experiment in cells:
         if experiment is not None:
             better = resolve(config_of(f"experiment={experiment}")["task"]["_target_"]).better
-            metric = column.metric.partition("/")[2]
-            assert metric in better
-            assert column.better == better[metric]
+            assert column.better == better[column.metric.partition("/")[2]]
 
 
 @each("name", [path.stem for path in (CONF / "figure").glob("*.yaml")])
@@ -260,20 +250,17 @@ def test_every_search_varies_keys_that_are_there(name: str) -> None:
 
 
 def test_the_first_line_of_a_file_names_what_it_is() -> None:
-    offenders = []
-    for file in FILES:
-        first, second = (CONF / file).read_text(encoding="utf-8").split("\n")[:2]
+    kind = re.compile(r"# (?!.*@package)\w.{8,}\n(?!.*@package)")
+    for file, text in FILES.items():
         if file.startswith("profile/"):
-            right = first == "# @package _global_"
+            assert text.startswith("# @package _global_\n"), file
         else:
-            right = re.match(r"# \w.{8,}", first) is not None and "@package" not in first + second
-        offenders += [] if right else [file]
-    assert offenders == []
+            assert kind.match(text), file
 
 
 def test_no_file_names_a_place_of_one_machine() -> None:
     absolute = re.compile(r"(^|[\s:\[{,\"'=(])(~/|/\w+/|[A-Za-z]:\\)")
-    assert [file for file in FILES if absolute.search((CONF / file).read_text(encoding="utf-8"))] == []
+    assert [file for file, text in FILES.items() if absolute.search(text)] == []
 
 
 def nodes() -> list[tuple[str, str]]:
@@ -283,16 +270,13 @@ def nodes() -> list[tuple[str, str]]:
 @each("group, name", nodes)
 def test_a_config_names_every_argument_of_its_class(group: str, name: str) -> None:
     """So that no number hides in a default of the code, where a change would not be seen."""
-    config = build_node(group, name)
-    known = set(build.arguments(resolve(config["_target_"])))
-    assert set(config) - {"_target_"} - OURS[group] == known - EXEMPT[group]
+    known = set(build.arguments(class_of(group, name)))
+    assert set(build_node(group, name)) - {"_target_"} - OURS[group] == known - EXEMPT[group]
 
 
 @each("group, name", lambda: [(g, n) for g, n in nodes() if g in ("model", "task")])
 def test_the_version_in_the_source_is_that_of_the_class(group: str, name: str) -> None:
     """Identities read `version` from the source; a base in another file would hide it."""
-    from physml.config.class_source import read_class
-
     target = build_node(group, name)["_target_"]
     assert read_class(target).version == getattr(resolve(target), "version", 1)
 
@@ -383,28 +367,24 @@ def value_for(key: str) -> str:
     return "physml.training.selection.Last" if key.endswith("_target_") else "1"
 
 
+@pytest.mark.parametrize("added", [False, True])
 @pytest.mark.parametrize(("key", "meant"), MISSPELT)
-def test_a_misspelt_override_is_refused_with_a_near_name(key: str, meant: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(key)) as refusal:
-        run_checked(*base_for(key), f"{key}={value_for(key)}")
-    if key != "trainer.select.metrc":  # the default rule names no metric, so nothing near is there
+def test_a_misspelt_override_is_refused_with_a_near_name(key: str, meant: str, added: bool) -> None:
+    with pytest.raises(ConfigError, match=re.escape(key.partition("._")[0])) as refusal:
+        run_checked(*base_for(key), f"{'+' * added}{key}={value_for(key)}")
+    if added or key != "trainer.select.metrc":  # the default rule names no metric, so nothing near is there
         assert f"Did you mean {meant}" in str(refusal.value)
-
-
-@pytest.mark.parametrize(("key", "meant"), MISSPELT)
-def test_a_misspelt_key_that_is_added_is_refused_with_a_near_name(key: str, meant: str) -> None:
-    with pytest.raises(ConfigError, match=f"{re.escape(key.partition('._')[0])}.*Did you mean {meant}"):
-        run_checked(*base_for(key), f"+{key}={value_for(key)}")
 
 
 OWN = "provenance: {kind: own, source: x}"
 
 
-def study(folder: Path, body: str, head: str = OWN) -> Path:
-    path = folder / "mine.yaml"
+def study(folder: Path, body: str = "trainer: {epochs: 3}", head: str = OWN) -> str:
+    """The override that chooses its row."""
     inside = "".join(f"      {line}\n" for line in body.splitlines())
-    path.write_text(f"task: adding\n{head}\nrows:\n  mine:\n    model: lem\n    set:\n{inside}")
-    return path
+    text = f"task: adding\n{head}\nrows:\n  mine:\n    model: lem\n    set:\n{inside}"
+    (folder / "mine.yaml").write_text(text)
+    return f"experiment={folder / 'mine.yaml'}:mine"
 
 
 @pytest.mark.parametrize(
@@ -413,42 +393,33 @@ def study(folder: Path, body: str, head: str = OWN) -> Path:
 def test_a_misspelt_key_in_a_row_of_a_study_is_refused_with_a_near_name(
     tmp_path: Path, key: str, meant: str
 ) -> None:
-    parents = key.split(".")
-    body = "".join(f"{'  ' * depth}{part}:\n" for depth, part in enumerate(parents))
-    body = f"{body.rstrip()} {value_for(key)}\n"
+    body = f"{key.replace('.', ': {')}: {value_for(key)}{'}' * key.count('.')}"
     with pytest.raises(ConfigError, match=f"Did you mean {meant}"):
-        run_checked(f"experiment={study(tmp_path, body)}:mine")
+        run_checked(study(tmp_path, body))
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
+    ("content", "says"),
     [
-        ("model: {smoke: {d_hiden: 3}}\n", "model.smoke.d_hiden.*Did you mean d_hidden"),
-        ("trainer: {epochs: 3}\ntrainer: {epochs: 4}\n", "trainer appears twice.*line 8"),
-        ("model: 5\n", "model must hold keys and values; got 5"),
-        ("trainer: {select: 5}\n", "trainer.select must hold keys and values; got 5"),
-        ("trainer: {schedule: 5}\n", "trainer.schedule must hold keys and values; got 5"),
-        ("optim: {lr: [}\n", "is not valid YAML.*line 7"),
-        ("model: {dt: '${seeed}'}\n", "model.dt: .*seeed.* not found"),
-        ("precision: fp16\n", "precision must be one of 'fp32', 'tf32', 'bf16', 'bf16-products'"),
+        ({"body": "model: {smoke: {d_hiden: 3}}"}, "model.smoke.d_hiden.*Did you mean d_hidden"),
+        ({"body": "trainer: {epochs: 3}\ntrainer: {epochs: 4}"}, "trainer appears twice.*line 8"),
+        ({"body": "model: 5"}, "model must hold keys and values; got 5"),
+        ({"body": "trainer: {select: 5}"}, "trainer.select must hold keys and values; got 5"),
+        ({"body": "trainer: {schedule: 5}"}, "trainer.schedule must hold keys and values; got 5"),
+        ({"body": "optim: {lr: [}"}, "is not valid YAML.*line 7"),
+        ({"body": "model: {dt: '${seeed}'}"}, "model.dt: .*seeed.* not found"),
+        ({"body": "precision: fp16"}, "precision must be one of 'fp32', 'tf32', 'bf16', 'bf16-products'"),
+        ({"head": f"{OWN}\nplugins: mine.py"}, "plugins must be a list"),
+        (
+            {"head": "provenance: {kind: papr, source: x}"},
+            "provenance.kind must be one of.*Did you mean paper",
+        ),
+        ({"head": "provenance: {kind: own, source: x, sorce: 1}"}, "Did you mean source"),
     ],
 )
-def test_what_is_wrong_in_a_row_of_a_study_is_told(tmp_path: Path, body: str, says: str) -> None:
+def test_what_is_wrong_in_a_study_is_told(tmp_path: Path, content: dict[str, str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        run_checked(f"experiment={study(tmp_path, body)}:mine")
-
-
-@pytest.mark.parametrize(
-    ("head", "says"),
-    [
-        (f"{OWN}\nplugins: mine.py", "plugins must be a list"),
-        ("provenance: {kind: papr, source: x}", "provenance.kind must be one of.*Did you mean paper"),
-        ("provenance: {kind: own, source: x, sorce: 1}", "Did you mean source"),
-    ],
-)
-def test_what_is_wrong_in_the_head_of_a_study_is_told(tmp_path: Path, head: str, says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        run_checked(f"experiment={study(tmp_path, 'trainer: {epochs: 3}', head)}:mine")
+        run_checked(study(tmp_path, **content))
 
 
 # ---------------------------------------------------------------------------- values and precedence
@@ -497,8 +468,8 @@ def test_smoke_sizes_hold_whatever_the_experiment_says_but_not_what_was_typed() 
 
 
 def test_interpolations_are_resolved(tmp_path: Path) -> None:
-    path = study(tmp_path, "model: {d_hidden: '${trainer.batch_size}'}\ntrainer: {batch_size: 17}\n")
-    assert compose([f"experiment={path}:mine"]).config["model"]["d_hidden"] == 17
+    row = study(tmp_path, "model: {d_hidden: '${trainer.batch_size}'}\ntrainer: {batch_size: 17}")
+    assert compose([row]).config["model"]["d_hidden"] == 17
 
 
 def test_every_folder_of_conf_is_known() -> None:

@@ -27,7 +27,6 @@ from physml.base.paths import CONF
 from physml.config.build import check
 from physml.config.load import read_yaml
 from physml.graph import eigenvectors, latent, pagerank
-from physml.models.count import count_parameters
 from physml.models.graph.acm_gcn import ACMGCN, ChannelMixing
 from physml.models.graph.directional import DirectionalConvolution
 from physml.models.graph.f2gnn import F2GNN
@@ -42,6 +41,7 @@ from physml.models.graph.link import LINK, LinkRegression
 from physml.models.graph.pagerank_gnn import PageRankGNN
 from physml.models.graph.pde_gcn import PDEGCN
 from physml.models.graph.spline import SplineCNN, SplineConvolution
+from physml.run.record import count_parameters
 
 TAIL = torch.tensor([[0, 1, 1, 2, 2, 3, 3, 4, 1], [1, 2, 3, 3, 4, 4, 5, 5, 4]])  # connected, no symmetry
 H = 4

@@ -12,11 +12,11 @@ from torch_geometric.nn import GCNConv, SAGEConv
 
 from physml.base.errors import InputError
 from physml.graph.measures import dirichlet_energy, grid
-from physml.models.count import count_parameters
 from physml.models.graph.g2 import GradientGating
 from physml.models.graph.graph_layers import GraphConvolution, MeanConvolution
 from physml.models.graph.graph_net import GraphNet
 from physml.models.graph.graph_parts import merge_heads
+from physml.run.record import count_parameters
 
 
 def tanh_of(coupling: nn.Module, X: np.ndarray, edge_index: Tensor, heads: str) -> np.ndarray:

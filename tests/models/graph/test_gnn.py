@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from physml.base.errors import InputError
 from physml.graph.measures import dirichlet_energy, grid
 from physml.graph.rows import Rows, sparse_rows
-from physml.models.count import count_parameters
 from physml.models.graph.diffusion import Diffusion, LateDiffusion
 from physml.models.graph.fagcn import FAGCN
 from physml.models.graph.gcnii import GCNII
@@ -29,6 +28,7 @@ from physml.models.graph.graph_layers import (
 )
 from physml.models.graph.graph_net import GraphModel, GraphNet, pooled
 from physml.models.graph.graphcon import GraphCON
+from physml.run.record import count_parameters
 
 D, H, C = 5, 4, 3
 NONE = torch.zeros(2, 0, dtype=torch.long)

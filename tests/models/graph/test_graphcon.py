@@ -13,7 +13,6 @@ from torch_geometric.nn import GATConv, GCNConv
 
 from physml.base.errors import InputError
 from physml.graph.measures import dirichlet_energy, grid
-from physml.models.count import count_parameters
 from physml.models.graph.graph_layers import (
     GraphAttention,
     GraphConvolution,
@@ -28,6 +27,7 @@ from physml.models.graph.graphcon import (
     GraphCON,
     LateCitationGraphCON,
 )
+from physml.run.record import count_parameters
 
 CONSTANTS = {"dt": 0.3, "gamma": 1.7, "alpha": 0.6, "activation": "tanh"}
 PLAIN = {"dt": 1.0, "gamma": 1.0, "alpha": 1.0}  # a step is the coupling behind sigma

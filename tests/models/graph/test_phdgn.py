@@ -10,8 +10,8 @@ from small_graphs import ODD, N, adjacency, close, far_from_start, looped, relu,
 from torch import Tensor
 
 from physml.base.errors import InputError
-from physml.models.count import count_parameters
 from physml.models.graph.phdgn import PHDGN
+from physml.run.record import count_parameters
 
 RING = torch.tensor([[0, 1, 1, 2, 2, 3, 3, 0], [1, 0, 2, 1, 3, 2, 0, 3]])
 H = 3
