@@ -1,4 +1,4 @@
-"""What a wheel ships of results/: packs of runs and costs in one compressed file, read as a results folder.
+"""Runs and costs that a wheel ships: parts of results/ in one compressed file, read as a results folder.
 
 A line with the place below results/, then the lines there. scripts/build_wheel.py writes the file.
 """

@@ -37,7 +37,7 @@ def test_the_settings_of_experiments_are_listed() -> None:
     assert "net: input_dropout 0.689, dropout 0.499, hidden 8" in entry.below
     entry = inventory.entries("experiments", "cornn/adding-5000-cornn", settings=True)[0]
     assert entry.name == "cornn/adding-5000-cornn"
-    assert "trainer: batch_size 50, test_every 1, select Last(), epochs 600" in entry.below
+    assert "trainer: epochs 600, batch_size 50, test_every 1, select Last()" in entry.below
     with pytest.raises(ConfigError, match="--settings is for experiments alone; got tables"):
         inventory.entries("tables", settings=True)
 

@@ -156,12 +156,12 @@ def test_energies_after_1000_layers():
 
 def test_gradients_reach_the_start_of_deep_stacks_where_those_of_the_plain_one_vanish():
     def gradients(rate_exponent: float) -> list[float]:
-        found = []
+        norms = []
         for n in (8, 32, 128):
             torch.manual_seed(0)
             how = {"p": 2.0, "activation": "tanh", "rate_exponent": rate_exponent}
-            found.append(first_gradient(GradientGating(GraphConvolution(8, 8), n, **how)))
-        return found
+            norms.append(first_gradient(GradientGating(GraphConvolution(8, 8), n, **how)))
+        return norms
 
     gated, plain = gradients(1.0), gradients(0.0)
     assert all(0.05 < value / gated[0] < 20 for value in gated)

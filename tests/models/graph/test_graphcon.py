@@ -147,12 +147,12 @@ def test_7_39_in_the_proof_of_7_2_7_lacks_a_factor_of_two():
 
 def test_gradients_neither_vanish_nor_explode_with_depth_where_those_of_a_gcn_vanish():
     def gradients(**constants: float) -> list[float]:
-        found = []
+        norms = []
         for n in (8, 32, 128):
             torch.manual_seed(0)
             how = {"dt": 4 / n, "gamma": 1.0, "alpha": 0.5} | constants
-            found.append(first_gradient(GraphCON(GraphConvolution(8, 8), n, **how, activation="tanh")))
-        return found
+            norms.append(first_gradient(GraphCON(GraphConvolution(8, 8), n, **how, activation="tanh")))
+        return norms
 
     deep, plain = gradients(), gradients(**PLAIN)
     assert all(0.2 < value / deep[0] < 5 for value in deep)

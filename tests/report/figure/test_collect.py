@@ -591,13 +591,13 @@ def test_every_figure_of_conf_is_drawn(name: str, tmp_path: Path, monkeypatch: p
 
 
 def test_a_figure_is_found_by_its_names_and_another_one_gets_near_names() -> None:
-    found = {
+    stems = {
         "lem-fig-4": "lem-fig-4",
         "fig-4": "lem-fig-4",
         "thesis-fig-2.2": "cornn-fig-5",
         "5.4": "lem-fig-4",
     }
-    assert {name: find_figure(name, "lem").stem for name in found} == found
+    assert {name: find_figure(name, "lem").stem for name in stems} == stems
     assert find_figure("1", "cornn").stem == "cornn-fig-1"
     with pytest.raises(ConfigError, match=r"there is no figure 'lem-fig-44'.*lem-fig-4"):
         find_figure("lem-fig-44")

@@ -234,11 +234,11 @@ def test_what_is_left_to_run_costs_what_records_and_measurements_say() -> None:
     identities = {f"t/{name}": name for name in ("begun", "measured", "unknown", "done")}
     rows = [{"label": name, "experiment": experiment} for experiment, name in identities.items()]
     cost = {"train_s": 3600.0, "ms_per_step": 1.0, "sgemm_gflops": 50.0}  # half as fast as the reference
-    made = [record("t/begun", 0, identity="begun", cost=cost), *runs("done", 1.0, 1.0, identity="done")]
-    made.append(record("t/done", 2, identity="done", status="diverged"))
+    records = [record("t/begun", 0, identity="begun", cost=cost), *runs("done", 1.0, 1.0, identity="done")]
+    records.append(record("t/done", 2, identity="done", status="diverged"))
     hours, blocked = {"measured": 2.0, "begun": 9.0}, {"t/measured": "no data"}
     table_spec = spec(rows=rows, claim=None, notes=[])
-    rest = collect(table_spec, identities, made, hours=hours, blocked=blocked).rest
+    rest = collect(table_spec, identities, records, hours=hours, blocked=blocked).rest
     assert rest == Rest(runs=2 + 3 + 3, hours=2 * 0.5 + 3 * 2.0, unknown=3)
 
 
@@ -460,9 +460,15 @@ def test_aliases_are_unique() -> None:
 
 
 def test_a_table_is_found_by_its_names() -> None:
-    found = {"lem-4": "lem-4", "4": "lem-4", "thesis-5.4": "lem-4", "5.4": "lem-4", "cornn-6": "cornn-6"}
-    found["table-cornn-6"] = "cornn-6"
-    assert {name: tables.find_table(name, "lem").stem for name in found} == found
+    stems = {
+        "lem-4": "lem-4",
+        "4": "lem-4",
+        "thesis-5.4": "lem-4",
+        "5.4": "lem-4",
+        "cornn-6": "cornn-6",
+    }
+    stems["table-cornn-6"] = "cornn-6"
+    assert {name: tables.find_table(name, "lem").stem for name in stems} == stems
     assert [tables.find_table(name, "cornn").stem for name in ("6", "3.6")] == ["cornn-6", "unicornn-6"]
 
 
