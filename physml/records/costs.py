@@ -44,7 +44,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Rest:
-    """What is left to run of a table."""
+    """Runs of a table that are still to make, and their cost."""
 
     runs: int = 0
     hours: float = 0.0  # of those whose cost is known, on a core of REFERENCE_GFLOPS
