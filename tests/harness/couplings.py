@@ -16,7 +16,7 @@ H = 4
 
 def couplings() -> dict[str, nn.Module]:
     torch.manual_seed(0)
-    made = {
+    layers = {
         "gcn": GraphConvolution(H, H),
         "sage": MeanConvolution(H, H),
         "gat": GraphAttention(H, H, n_heads=2),
@@ -25,7 +25,7 @@ def couplings() -> dict[str, nn.Module]:
         "pyg-sage": SAGEConv(H, H),
         "pyg-gat": GATConv(H, H, heads=3),
     }
-    return {name: layer.double() for name, layer in made.items()}
+    return {name: layer.double() for name, layer in layers.items()}
 
 
 NAMES = tuple(couplings())
