@@ -71,6 +71,13 @@ def test_true_lengths_and_padded_end():
     torch.testing.assert_close(state[0][0], own(u)[1][0][0])  # of the padded end
 
 
+def test_padding_gets_no_gradient_at_true_lengths():
+    u = numbers(2, 5, D).requires_grad_()
+    make()(u, torch.tensor([5, 2]))[0].sum().backward()
+    assert u.grad is not None
+    assert not u.grad[1, 2:].any() and u.grad[1, :2].any(-1).all() and u.grad[0].any(-1).all()
+
+
 @pytest.mark.parametrize("lengths", [[0, 3], [3, 6], [5]])
 def test_lengths_that_cannot_be(lengths: list[int]):
     with pytest.raises(InputError, match="lengths"):
