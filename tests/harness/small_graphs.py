@@ -3,11 +3,14 @@
 Axes: N nodes, E edges. Edges are (sender, receiver), as stored.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from physml.graph.measures import grid
+from physml.models.graph.graph_layers import GraphConvolution
 
 N = 6
 ODD = torch.tensor([[0, 0, 0, 1, 1, 3, 4, 2], [1, 2, 2, 1, 3, 0, 2, 0]])  # directed, loop, twice, 5 alone
@@ -76,12 +79,15 @@ class Dense(nn.Module):
         return self.A @ x
 
 
-def first_gradient(layer: nn.Module) -> float:
-    """Of a loss at the output with respect to the features at the input, 8 on a grid of 5 x 5."""
-    torch.manual_seed(0)
-    x = torch.rand(25, 8, requires_grad=True)
-    (layer(x, grid(5, 5)) * torch.linspace(-1, 1, 25)[:, None]).sum().backward()
-    return float(x.grad.norm())
+def first_gradients(make: Callable[[nn.Module, int], nn.Module]) -> list[float]:
+    """With respect to the features at the input, on a grid, through stacks of 8, 32 and 128 layers."""
+    norms = []
+    for n in (8, 32, 128):
+        torch.manual_seed(0)
+        layer, x = make(GraphConvolution(8, 8), n), torch.rand(25, 8, requires_grad=True)
+        (layer(x, grid(5, 5)) * torch.linspace(-1, 1, 25)[:, None]).sum().backward()
+        norms.append(float(x.grad.norm()))
+    return norms
 
 
 def far_from_start(layer: nn.Module) -> nn.Module:

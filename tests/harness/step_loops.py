@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from drawn_layers import leaves, like, numbers
 from torch import Tensor, nn
@@ -92,3 +93,10 @@ def blocks_join(layer: nn.Module, u: Tensor, smaller: Callable[[], None]) -> Non
     parts = found()
     torch.testing.assert_close(parts[0], whole[0], rtol=0, atol=1e-14)
     torch.testing.assert_close(parts, whole, rtol=1e-12, atol=1e-13)
+
+
+def first_order(error: Callable[[int], float], n_steps: int, rel: float) -> None:
+    """Half the step has half the error, and a quarter of it half of that."""
+    errors = [error(k * n_steps) for k in (1, 2, 4)]
+    assert errors[0] / errors[1] == pytest.approx(2, rel=rel)
+    assert errors[1] / errors[2] == pytest.approx(2, rel=rel)

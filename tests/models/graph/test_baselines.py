@@ -57,9 +57,6 @@ def both_ends(A: np.ndarray) -> np.ndarray:
     return np.where(A > 0, A / np.sqrt(np.where(A > 0, got * sent, 1)), 0)
 
 
-# --------------------------------------------------------------------------------- models of whole graphs
-
-
 @DIRECTED
 def test_a_sum_takes_each_neighbour_once(edge_index: Tensor):
     layer, x = far_from_start(SumConvolution(H, 3)), numbers(N, H)
@@ -195,9 +192,6 @@ def test_glognn_mixes_all_nodes_by_the_least_squares_that_it_says(official: dict
         GloGNN(H, N, d_hidden=3, alpha=0.0, beta=0.0)
 
 
-# ------------------------------------------------------------------------------------------------ layers
-
-
 def test_gin_against_a_loop():
     layer, x = far_from_start(IsomorphismConvolution(H, 3)), numbers(N, H)
     total = np.stack([sum((x[j].numpy() for j in js), np.zeros(H)) for js in received(ODD)])
@@ -244,9 +238,6 @@ def test_monet_against_a_loop():
                 height = math.exp(-0.5 * ((w["s"][k] * (u - w["mu"][k])) ** 2).sum())
                 out[i] += height * kernels[k] @ X[j]
     close(layer(x, ODD), out)
-
-
-# ------------------------------------------------------------------------------------------------ stacks
 
 
 def test_a_stack_is_its_layers_plain_or_by_steps():

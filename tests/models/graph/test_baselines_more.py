@@ -107,9 +107,6 @@ def test_eigenvectors_are_of_each_part_alone_with_a_sign_of_their_own(monkeypatc
     eigenvectors._of_part.cache_clear()
 
 
-# --------------------------------------------------------------------------------- models of whole graphs
-
-
 def test_link_is_a_regression_on_links_alone():
     net, x = far_from_start(LINK(H, N, d_hidden=3)), numbers(N, H)
     w = parameters(net)
@@ -203,9 +200,6 @@ def test_gat_on_pagerank_is_gat_on_the_edges_that_it_draws():
         PageRankGNN(H, 3, 2, alpha=1.0)
     with pytest.raises(InputError, match="takes no edge_weight"):
         net(x, ODD, torch.ones(8).double())
-
-
-# ------------------------------------------------------------------------------------------------ layers
 
 
 def test_directional_aggregation_against_a_loop():

@@ -57,8 +57,8 @@ def test_a_convolution_is_equation_7_5(d_in: int, d_out: int):
     layer, x, weight = GraphConvolution(d_in, d_out).double(), numbers(N, d_in), numbers(8, seed=2).abs()
     nn.init.normal_(layer.bias)
     close(layer(x, ODD), gcn_by_hand(layer, x, ODD))
-    for of_edges in (weight, weight.clone().requires_grad_()):
-        close(layer(x, ODD, of_edges), gcn_by_hand(layer, x, ODD, weight))
+    for edge_weight in (weight, weight.clone().requires_grad_()):
+        close(layer(x, ODD, edge_weight), gcn_by_hand(layer, x, ODD, weight))
 
 
 def test_a_mean_convolution_against_a_loop():
@@ -156,11 +156,8 @@ def test_other_weights_and_changes_in_place_are_seen_in_inference_mode_too(infer
     with torch.inference_mode(inference):
         x, edge_index, weight = numbers(N, 4), ODD.clone(), numbers(8).abs()
         for _ in range(2):
-            for of_edges in (weight, weight.flip(0)):
-                close(
-                    layer(x, edge_index, of_edges),
-                    gcn_by_hand(layer, x, edge_index, of_edges),
-                )
+            for edge_weight in (weight, weight.flip(0)):
+                close(layer(x, edge_index, edge_weight), gcn_by_hand(layer, x, edge_index, edge_weight))
             weight.mul_(2)
             edge_index[0, 0] = 4
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from couplings import NAMES, H, couplings
 from drawn_layers import numbers, zeroed
-from small_graphs import ODD, Dense, N, attended, close, far_from_start, first_gradient, looped, weights
+from small_graphs import ODD, Dense, N, attended, close, far_from_start, first_gradients, looped, weights
 from torch import Tensor, nn
 from torch_geometric.nn import GATConv, GCNConv
 
@@ -146,15 +146,9 @@ def test_7_39_in_the_proof_of_7_2_7_lacks_a_factor_of_two():
 
 
 def test_gradients_neither_vanish_nor_explode_with_depth_where_those_of_a_gcn_vanish():
-    def gradients(**constants: float) -> list[float]:
-        norms = []
-        for n in (8, 32, 128):
-            torch.manual_seed(0)
-            how = {"dt": 4 / n, "gamma": 1.0, "alpha": 0.5} | constants
-            norms.append(first_gradient(GraphCON(GraphConvolution(8, 8), n, **how, activation="tanh")))
-        return norms
-
-    deep, plain = gradients(), gradients(**PLAIN)
+    how = {"gamma": 1.0, "alpha": 0.5, "activation": "tanh"}
+    deep = first_gradients(lambda coupling, n: GraphCON(coupling, n, dt=4 / n, **how))
+    plain = first_gradients(lambda coupling, n: GraphCON(coupling, n, **how | PLAIN))
     assert all(0.2 < value / deep[0] < 5 for value in deep)
     assert plain[1] < 1e-2 * plain[0] and plain[2] < 1e-9 * plain[0]
 

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from drawn_layers import numbers, train
 from torch import Tensor
 
 from physml.base.errors import InputError
@@ -15,26 +16,17 @@ from physml.models.sequence.orthogonal import ExpRNN, skew_blocks
 from physml.ops.backend import running
 
 
-def numbers(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64)
-
-
 def test_modrelu_lets_zero_be_zero():
-    # A positive bias would lift a unit off 0 if 0 had a sign.
     layer = ExpRNN(2, 3)
-    torch.nn.init.constant_(layer.b, 0.5)
+    torch.nn.init.constant_(layer.b, 0.5)  # would lift a unit off 0 if 0 had a sign
     for backend in ("native", "reference"):
         with running(backend):
             assert torch.equal(layer(torch.zeros(1, 5, 2))[0], torch.zeros(1, 5, 3))
 
 
-# ---------------------------------------------------------------------------- LSTM
-
-
 def test_chrono_start():
     T_max = 1000.0
-    layer = LSTM(3, 4000, chrono=T_max)
-    s = layer.symbols()
+    s = LSTM(3, 4000, chrono=T_max).symbols()
     memory = s["bf"].exp()
     assert 1.0 <= memory.min() < 1.0 + 0.01 * T_max
     assert 0.99 * T_max < memory.max() <= T_max - 1.0 + 1e-3 * T_max
@@ -44,37 +36,16 @@ def test_chrono_start():
     assert s["Wf"].std() > 0
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"chrono": 2.0},
-        {"dt": 0.5},
-        {"dt_version": 1},
-        {"dt": -0.5, "dt_version": 1},
-        {"dt": 0.5, "dt_version": 3},
-        {"dt": 1.5, "dt_version": 2},
-    ],
-    ids=str,
-)
-def test_lstm_options_that_cannot_be(options: dict[str, float]):
+@pytest.mark.parametrize(("dt", "version"), [(0.5, None), (None, 1), (-0.5, 1), (0.5, 3), (1.5, 2)])
+def test_lstm_options_that_cannot_be(dt: float | None, version: int | None):
     with pytest.raises(InputError):
-        LSTM(3, 4, **options)
-
-
-# ---------------------------------------------------------------------------- ExpRNN
+        LSTM(3, 4, dt=dt, dt_version=version)
+    with pytest.raises(InputError):
+        LSTM(3, 4, chrono=2.0)
 
 
 def orthogonality(B: Tensor) -> float:
     return (B @ B.T - torch.eye(len(B), dtype=B.dtype)).abs().max().item()
-
-
-def train(layer: torch.nn.Module, steps: int) -> None:
-    optimizer = torch.optim.SGD(layer.parameters(), 0.1)
-    for _ in range(steps):
-        path, _ = layer(numbers(3, 6, 2))
-        (path.sin() * numbers(3, 6, layer.d_out)).sum().backward()
-        optimizer.step()
-        optimizer.zero_grad()
 
 
 @pytest.mark.parametrize("size", [1, 7])
@@ -86,11 +57,9 @@ def test_the_matrix_is_orthogonal_before_and_after_training(
 ):
     layer = ExpRNN(2, size, init=init, base=base, rebase_every=every).double()
     start = layer.symbols()["B"].detach().clone()
-    # The base is made in single precision.
-    assert orthogonality(start) < 1e-6
     train(layer, 3)
     B = layer.symbols()["B"].detach()
-    assert orthogonality(B) < 1e-6
+    assert max(orthogonality(start), orthogonality(B)) < 1e-6  # the base is made in single precision
     assert torch.linalg.det(B) > 0
     if size > 1:
         assert (B - start).abs().max() > 1e-3
@@ -102,7 +71,7 @@ def test_the_exponential_is_exact_in_single_precision():
     with torch.no_grad():
         layer.A.fill_(angle)
     cos, sin = angle.cos(), angle.sin()
-    want = torch.stack([torch.stack([cos, -sin]), torch.stack([sin, cos])])
+    want = torch.stack([cos, -sin, sin, cos]).view(2, 2)
     torch.testing.assert_close(layer.matrix().detach(), want, rtol=0, atol=1e-7)
 
 
@@ -130,19 +99,12 @@ def test_moving_the_base_leaves_the_map():
 
 
 def test_the_base_moves_at_every_kth_training_pass():
-    layer = ExpRNN(2, 6, base="start", rebase_every=3)
-    moved = []
-    base = layer.B0.clone()
-    optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+    layer, moved = ExpRNN(2, 6, base="start", rebase_every=3).double(), []
     for _ in range(8):
-        layer(torch.randn(2, 5, 2))[0].square().sum().backward()
-        optimizer.step()
-        now = layer.B0.clone()
-        moved.append(not torch.equal(now, base))
-        base = now
-        layer.eval()
-        layer(torch.randn(2, 5, 2))  # does not count
-        layer.train()
+        base = layer.B0.clone()
+        train(layer.train(), 1)
+        moved.append(not torch.equal(layer.B0, base))
+        layer.eval()(numbers(2, 5, 2))  # does not count
     assert moved == [False, False, False, True, False, False, True, False]
 
 
@@ -170,9 +132,6 @@ def test_exprnn_options_that_cannot_be():
         ExpRNN(2, 4).rebase()
 
 
-# ---------------------------------------------------------------------------- Lipschitz and antisymmetric
-
-
 @pytest.mark.parametrize("beta", [0.0, 0.5, 0.75, 1.0])
 def test_real_parts_lie_between_the_eigenvalues_of_the_symmetric_part(beta: float):
     M, gamma = numbers(8, 8), 0.3
@@ -194,9 +153,6 @@ def test_antisymmetric_start():
     for V in (layer.V, layer.Vz):
         assert abs(V.std() * 50**0.5 - 1) < 0.02
     assert not layer.b.any() and not layer.bz.any()
-
-
-# ---------------------------------------------------------------------------- IndRNN
 
 
 def test_indrnn_brings_u_back_into_its_bounds():

@@ -9,15 +9,13 @@ from physml.base.errors import InputError
 from physml.models.sequence.continuous_depth import ContinuousDepth
 from physml.models.sequence.koopman import KoopmanAutoencoder
 from physml.models.sequence.rnn import SequenceModel
+from physml.run.record import count_parameters
 
 D, H = 3, 4
 
 
 def array(x: torch.Tensor) -> np.ndarray:
     return x.detach().numpy()
-
-
-# ------------------------------------------------------------------------------------- continuous depth
 
 
 @pytest.mark.parametrize("scheme", ["euler", "midpoint", "rk4"])
@@ -44,12 +42,11 @@ def test_a_net_takes_steps_of_its_scheme(scheme: str) -> None:
     assert torch.autograd.gradcheck(lambda *_: layer(u[:1, :2])[0], list(layer.parameters()), fast_mode=True)
 
 
-# ------------------------------------------------------------------------------------ dynamic autoencoder
+PREDICTED = {"width": 5, "steps": 3, "back_steps": 2, "eta": 0.1}
 
 
 def autoencoder(**changes) -> KoopmanAutoencoder:
-    settings = {"width": 5, "steps": 3, "back_steps": 2, "eta": 0.1} | changes
-    return made(lambda: KoopmanAutoencoder(D, H, **settings))
+    return made(lambda: KoopmanAutoencoder(D, H, **PREDICTED | changes))
 
 
 def test_predictions_of_an_autoencoder_in_their_order() -> None:
@@ -77,10 +74,7 @@ def test_the_consistency_of_equation_24_by_hand() -> None:
     A, B, total = array(layer.Omega), array(layer.Back), 0.0
     for k in range(1, H + 1):
         for first, second in ((A, B), (B, A)):
-            for i in range(k):
-                for j in range(k):
-                    entry = sum(first[i, n] * second[n, j] for n in range(H)) - (i == j)
-                    total += entry**2 / (2 * k)
+            total += ((first[:k] @ second[:, :k] - np.eye(k)) ** 2).sum() / (2 * k)
     assert float(layer.consistency().detach()) == pytest.approx(total, rel=1e-12)
     assert float(layer.penalty().detach()) == pytest.approx(0.1 * total, rel=1e-12)
     assert autoencoder(eta=0.0).penalty() is None
@@ -88,7 +82,7 @@ def test_the_consistency_of_equation_24_by_hand() -> None:
 
 def test_maps_that_undo_each_other_are_consistent_and_no_others() -> None:
     """At the start Omega' is the inverse of Omega; a small turn of it is not."""
-    layer = KoopmanAutoencoder(D, H, width=5, steps=3, back_steps=2, eta=0.1).double()
+    layer = KoopmanAutoencoder(D, H, **PREDICTED).double()
     assert float(layer.consistency().detach()) < 1e-12
     assert torch.allclose(torch.linalg.svdvals(layer.Omega), torch.full((H,), 0.99, dtype=torch.float64))
     with torch.no_grad():
@@ -102,21 +96,20 @@ def test_an_autoencoder_without_a_way_back() -> None:
     with pytest.raises(InputError, match="there is no backward map"):
         layer.consistency()
     with pytest.raises(InputError, match="eta is for an autoencoder with a backward map"):
-        KoopmanAutoencoder(D, H, width=5, steps=3, back_steps=0, eta=0.1)
-
-
-# ---------------------------------------------------------------------------------- nets without a read-out
+        KoopmanAutoencoder(D, H, **PREDICTED | {"back_steps": 0})
 
 
 def test_a_bare_net_answers_with_its_layer() -> None:
     def layer(d_in: int) -> ContinuousDepth:
         return ContinuousDepth(d_in, H, scheme="rk4", dt=0.1)
 
-    net = SequenceModel(layer, d_in=D, d_out=D, readout="every", tokens=False, bare=True)
-    x = torch.randn(2, 4, D)
+    def bare(d_out: int, **options) -> SequenceModel:
+        return SequenceModel(layer, D, d_out, "every", tokens=False, bare=True, **options)
+
+    net, x = bare(D), torch.randn(2, 4, D)
     assert torch.equal(net(x)[0], net.layers[0](x)[0])
-    assert sum(p.numel() for p in net.parameters()) == sum(p.numel() for p in net.layers.parameters())
+    assert count_parameters(net) == count_parameters(net.layers)
     with pytest.raises(InputError, match=r"it must be 5 wide, as the task has it; got 3\. Set bare to null"):
-        SequenceModel(layer, d_in=D, d_out=5, readout="every", tokens=False, bare=True)
+        bare(5)
     with pytest.raises(InputError, match="bare=true has no read-out to start or to tie"):
-        SequenceModel(layer, d_in=D, d_out=D, readout="every", tokens=False, bare=True, readout_init="fan_in")
+        bare(D, readout_init="fan_in")

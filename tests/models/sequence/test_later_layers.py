@@ -47,10 +47,8 @@ def min_lstm(layer: nn.Module, x: Tensor, h: Tensor):
 
 def slstm(layer: nn.Module, x: Tensor, h: Tensor, c: Tensor, q: Tensor, m: Tensor):
     s = layer.symbols()
-    turned = [
-        torch.cat([R @ part for R, part in zip(of_gate, h.chunk(2), strict=True)]) for of_gate in s["R"]
-    ]
-    z, i, f, o = (s["W"] @ x + s["b"] + torch.cat(turned)).chunk(4)
+    turned = torch.cat([torch.block_diag(*of_gate) @ h for of_gate in s["R"]])
+    z, i, f, o = (s["W"] @ x + s["b"] + turned).chunk(4)
     log_f = torch.log(torch.sigmoid(f))
     new = torch.maximum(log_f + m, i)
     write, keep = torch.exp(i - new), torch.exp(log_f + m - new)
@@ -148,27 +146,27 @@ def test_equals_a_loop_from_the_equations(name: str):
         follows(made(make), functools.partial(steps_of, step), numbers(2, 7, D), rtol=1e-8)
 
 
-@pytest.mark.parametrize(("block", "fine"), [(1, 2), (3, 2), (5, 2), (7, 3), (64, 4)])
-def test_s4d_is_the_same_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch, block: int, fine: int):
+@pytest.mark.parametrize(
+    "limits",
+    [
+        *({"BLOCK": block, "FINE": fine} for block, fine in ((1, 2), (3, 2), (5, 2), (7, 3), (64, 4))),
+        {"LARGE": 0, "PART": 1},
+    ],
+    ids=str,
+)
+def test_s4d_is_the_same_in_blocks_of_any_size_and_parts_of_a_batch(
+    monkeypatch: pytest.MonkeyPatch, limits: dict[str, int]
+):
     """Values and gradients, with a whole last block, a part of one, and a single one."""
-    monkeypatch.setattr(diagonal_ssm, "BLOCK", block)
-    monkeypatch.setattr(diagonal_ssm, "FINE", fine)
+    for name, value in limits.items():
+        monkeypatch.setattr(diagonal_ssm, name, value)
     test_equals_a_loop_from_the_equations("s4d")
 
 
-def test_s4d_is_the_same_in_parts_of_a_batch(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(diagonal_ssm, "LARGE", 0)
-    monkeypatch.setattr(diagonal_ssm, "PART", 1)
-    test_equals_a_loop_from_the_equations("s4d")
-
-
-# ------------------------------------------------------------------------------------------- stability
-
-
-def eigenvalues(scheme: str, spread: float, a: float | None = None) -> tuple[Tensor, Tensor]:
-    """Moduli of those of a step, and its determinants, with parameters far from their start."""
+def eigenvalues(scheme: str, spread: float, a: float | None = None, **ring: float) -> tuple[Tensor, Tensor]:
+    """Moduli of those of a step, and its determinants, with parameters so far from their start."""
     torch.manual_seed(0)
-    core = LinOSS(1, 4, d_state=200, n_layers=1, scheme=scheme).double().blocks[0].recurrence
+    core = LinOSS(1, 4, d_state=500, n_layers=1, scheme=scheme, **ring).double().blocks[0].recurrence
     with torch.no_grad():
         for p in core.parameters():
             p.add_(spread * torch.randn_like(p))
@@ -197,16 +195,12 @@ def test_damped_oscillators_have_pairs_of_eigenvalues_inside_the_circle():
 
 
 def test_damped_oscillators_start_in_the_ring():
-    torch.manual_seed(0)
-    core = LinOSS(1, 4, d_state=500, n_layers=1, scheme="damped", r_min=0.8, r_max=0.9).double()
-    M = torch.stack(core.blocks[0].recurrence.matrix()[0], -1).reshape(-1, 2, 2)
-    moduli = torch.linalg.eigvals(M.detach()).abs()
+    moduli, _ = eigenvalues("damped", spread=0.0, r_min=0.8, r_max=0.9)
     assert moduli.min() >= 0.8 - 1e-4 and moduli.max() <= 0.9 + 1e-4
     assert moduli.max() - moduli.min() > 0.09
 
 
 def test_lru_lies_in_its_ring_and_stays_in_the_circle():
-    torch.manual_seed(0)
     core = LRU(1, 4, d_state=2000, n_layers=1, r_min=0.5, r_max=0.9, max_phase=1.0).blocks[0].recurrence
     factor = core.factor().detach()
     assert factor.abs().min() >= 0.5 - 1e-4 and factor.abs().max() <= 0.9 + 1e-4
@@ -230,9 +224,6 @@ def test_hippo_eigenvalues():
     assert (values.imag > 0).all() and (layer.discrete()[0].abs() < 1).all()
 
 
-# ------------------------------------------------------------------------------------ sLSTM and waves
-
-
 def test_the_stabiliser_changes_nothing_and_large_gates_do_not_overflow():
     layer, u = made(lambda: SLSTM(D, H, n_heads=2)), numbers(2, 9, D)
     rest = torch.zeros(2, H, dtype=torch.float64)
@@ -241,6 +232,22 @@ def test_the_stabiliser_changes_nothing_and_large_gates_do_not_overflow():
     torch.testing.assert_close(moved, plain)
     layer.b.data[H : 2 * H] = 5000.0  # exp of this is infinite
     assert layer(u)[0].isfinite().all()
+
+
+@pytest.mark.parametrize("rest", [None, "zeros"])
+def test_a_first_input_gate_of_any_size_writes(rest: str | None) -> None:
+    """With the logarithm of the normaliser at 0 instead of minus infinity, exp(-110) is 0 in float32."""
+    layer, u = SLSTM(2, 4), torch.randn(3, 5, 2)
+    with torch.no_grad():
+        layer.b[4:8] = -110.0
+    state = None if rest is None else tuple(torch.zeros(3, 4) for _ in range(4))
+    with running("native"):
+        h, _ = layer(u, state)
+    h.sum().backward()
+    assert torch.isfinite(h).all() and all(torch.isfinite(p.grad).all() for p in layer.parameters())
+    # The first state is the first input alone: h_1 = o tanh(z), whatever the size of the gate.
+    z, _, _, o = nn.functional.linear(u[:, 0], layer.W, layer.b).chunk(4, 1)
+    torch.testing.assert_close(h[:, 0], torch.sigmoid(o) * torch.tanh(z))
 
 
 def test_what_is_written_travels_around_each_ring():

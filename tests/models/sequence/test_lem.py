@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from drawn_layers import numbers
-from step_loops import blocks_join, follows, loop, same
+from drawn_layers import numbers, zeroed
+from step_loops import blocks_join, first_order, follows, loop, same
 from torch import Tensor
 
 from physml.base.errors import InputError
@@ -106,17 +106,14 @@ def test_weights_and_biases_are_uniform(init: str, bound: float) -> None:
 
 def test_the_integrator_is_of_first_order() -> None:
     """Without weights z' = tanh(bz) - z: halving the step halves the error."""
-    errors = []
-    for n_steps in (40, 80, 160):
-        layer = build(1, 1, dt=2 / n_steps, multiscale=False)
-        with torch.no_grad():
-            for p in layer.parameters():
-                p.zero_()
-            layer.b.fill_(0.7)
-            _, (y, _) = layer(torch.zeros(1, n_steps, 1).double())
-        errors.append(abs(y.item() - math.tanh(0.7) * (1 - math.exp(-2))))
-    assert errors[0] / errors[1] == pytest.approx(2, rel=0.05)
-    assert errors[1] / errors[2] == pytest.approx(2, rel=0.05)
+
+    def error(n_steps: int) -> float:
+        layer = zeroed(build(1, 1, dt=2 / n_steps, multiscale=False))
+        layer.b.fill_(0.7)
+        _, (y, _) = layer(torch.zeros(1, n_steps, 1).double())
+        return abs(y.item() - math.tanh(0.7) * (1 - math.exp(-2)))
+
+    first_order(error, 40, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -139,9 +136,6 @@ def test_wrong_arguments(options: dict, message: str) -> None:
         LEM(2, 3, **options)
 
 
-# ---------------------------------------------------------------------------- state dropout, lamb's start
-
-
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_state_dropout_masks_y_where_it_enters_w_and_nowhere_else(
     variant: str, monkeypatch: pytest.MonkeyPatch
@@ -151,10 +145,7 @@ def test_state_dropout_masks_y_where_it_enters_w_and_nowhere_else(
     monkeypatch.setattr(
         "physml.models.sequence.lem.F.dropout", lambda ones, p: mask * ones if p == 0.4 else None
     )
-    u, state = (
-        numbers(2, 11, 2),
-        (numbers(2, 5, seed=2).requires_grad_(), numbers(2, 5, seed=3).requires_grad_()),
-    )
+    u, state = numbers(2, 11, 2), tuple(numbers(2, 5, seed=k).requires_grad_() for k in (2, 3))
     path, last = layer(u, state)
     masked = torch.cat([u, mask[:, None].expand(-1, 11, -1)], 2)
     expected = loop(functools.partial(equation, layer), masked, state)
@@ -163,10 +154,7 @@ def test_state_dropout_masks_y_where_it_enters_w_and_nowhere_else(
 
 def test_state_dropout_draws_one_mask_per_sequence_and_call_and_none_in_evaluation() -> None:
     layer, plain = build(2, 50, dt=1.0, state_dropout=0.5), build(2, 50, dt=1.0)
-    u, state = (
-        numbers(2, 6, 2)[:1].expand(2, -1, -1),
-        (numbers(1, 50).expand(2, -1), numbers(1, 50).expand(2, -1)),
-    )
+    u, state = numbers(1, 6, 2).expand(2, -1, -1), (numbers(1, 50).expand(2, -1),) * 2
     once, again = layer.train()(u, state)[0], layer(u, state)[0]
     assert not torch.allclose(once, again) and not torch.allclose(once[0], once[1])
     assert torch.equal(layer.eval()(u, state)[0], plain(u, state)[0])
@@ -182,7 +170,6 @@ def test_a_backend_without_the_mask_is_refused_in_training_only() -> None:
 
 
 def test_lambs_start() -> None:
-    torch.manual_seed(0)
     layer = LEM(300, 200, dt=1.0, init="lamb")
     s = layer.symbols()
     for kind in "z12y":

@@ -73,8 +73,7 @@ def test_the_adjoint_has_the_gradients_of_the_steps_and_evaluates_backwards(name
         gradients.append(torch.autograd.grad(loss, list(layer.parameters())))
         assert forward > 20
         assert (layer.field.evaluations > forward) == adjoint
-    for a, b in zip(*gradients, strict=True):
-        assert torch.allclose(a, b, rtol=1e-5, atol=1e-7)
+    torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize(("scheme", "order"), [("euler", 1), ("midpoint", 2), ("rk4", 4)])
@@ -107,10 +106,7 @@ def test_a_trained_damping_starts_where_it_is_set_and_has_a_gradient() -> None:
     ("wrong", "says"),
     [
         ({"method": "rk4"}, "method=rk4 needs n_steps, such as 4; got null"),
-        (
-            {"method": "rk4", "n_steps": 2, "adjoint": True},
-            "method=rk4 has fixed steps, and got",
-        ),
+        ({"method": "rk4", "n_steps": 2, "adjoint": True}, "method=rk4 has fixed steps, and got"),
         ({"method": "dopri5"}, "needs rtol and atol, such as 1e-5; got None and None"),
         ({"method": "dopri5", "n_steps": 3}, "chooses its steps; set n_steps to null; got 3"),
         ({"method": "rk45"}, "method must be one of"),

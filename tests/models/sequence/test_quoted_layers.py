@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from drawn_layers import made, numbers
+from drawn_layers import made, numbers, train, zeroed
 from step_loops import Step, follows
 from torch import Tensor, nn
 
@@ -42,18 +42,6 @@ def loops() -> Iterator[None]:
 # ----------------------------------------------------- one step of each, for one sequence, from the equations
 
 
-class Round(torch.autograd.Function):
-    """Rounding whose slope is taken for 1."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return torch.round(x)
-
-    @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> Tensor:
-        return slope
-
-
 def relu_gru(layer: nn.Module, x: Tensor, h: Tensor):
     s = layer.symbols()
     z, r = (torch.sigmoid(s["W" + k] @ x + s["U" + k] @ h + s["b" + k]) for k in "zr")
@@ -63,7 +51,7 @@ def relu_gru(layer: nn.Module, x: Tensor, h: Tensor):
 
 def skipped(s: dict[str, Tensor], wait: Tensor, old: tuple[Tensor, ...], new: tuple[Tensor, ...]):
     tilde = 1 - wait
-    g = Round.apply(tilde)
+    g = tilde + (torch.round(tilde) - tilde).detach()  # its slope is taken for 1
     state = tuple(g * b + (1 - g) * a for a, b in zip(old, new, strict=True))
     rise = torch.sigmoid(s["Wp"] @ state[-1] + s["bp"])
     tilde = g * rise + (1 - g) * (tilde + torch.minimum(rise, 1 - tilde))
@@ -119,22 +107,16 @@ def product_of_factors(layer: UnitaryRNN) -> Tensor:
     """W of the uRNN, factor by factor."""
     F, eye = fourier(), torch.eye(H, dtype=torch.complex128)
     D = [torch.diag(torch.exp(1j * theta)) for theta in layer.theta]
-    R = []
-    for v in layer.v:
-        v = torch.complex(v[0], v[1])
-        R.append(eye - 2 * v[:, None] * v.conj()[None] / (v.conj() * v).sum())
+    v = [torch.complex(part[0], part[1]) for part in layer.v]
+    R = [eye - 2 * torch.outer(part, part.conj()) / (part.conj() * part).sum() for part in v]
     return D[2] @ R[1] @ F.conj().T @ D[1] @ eye[layer.permutation] @ R[0] @ F @ D[0]
 
 
 def kronecker_entries(layer: KroneckerRNN) -> Tensor:
     """W, each entry the product of one entry of every factor: the digits of its row and its column."""
-    factors = [torch.complex(W[0], W[1]) for W in layer.factors]
-    return torch.stack(
-        [
-            torch.stack([factors[0][i // 2, j // 2] * factors[1][i % 2, j % 2] for j in range(H)])
-            for i in range(H)
-        ]
-    )
+    first, second = (torch.complex(W[0], W[1]) for W in layer.factors)
+    i, j = torch.arange(H)[:, None], torch.arange(H)
+    return first[i // 2, j // 2] * second[i % 2, j % 2]
 
 
 def complex_step(layer: nn.Module, x: Tensor, re: Tensor, im: Tensor):
@@ -157,17 +139,12 @@ def soft_orthogonal(layer: nn.Module, x: Tensor, h: Tensor):
 
 def schur(layer: NonNormalRNN) -> Tensor:
     """V, block by block."""
-    A, Theta = torch.zeros(H, H, dtype=torch.float64), torch.zeros(H, H, dtype=torch.float64)
-    below = [(i, j) for i in range(H) for j in range(i)]
-    for (i, j), a, t in zip(below, layer.A, layer.T, strict=True):
-        A, Theta = A.index_put((torch.tensor(i), torch.tensor(j)), a), Theta.clone()
-        Theta[i, j] = t
+    below, zero = tuple(torch.tril_indices(H, H, -1)), torch.zeros(H, H, dtype=torch.float64)
+    A, Theta = zero.index_put(below, layer.A), zero.index_put(below, layer.T)
     for k, (gamma, theta) in enumerate(zip(layer.gamma, layer.theta, strict=True)):
-        at = 2 * k
-        turn = ((theta.cos(), -theta.sin()), (theta.sin(), theta.cos()))
-        for i in (0, 1):
-            for j in (0, 1):
-                Theta[at + i, at + j] = Theta[at + i, at + j] + gamma * turn[i][j]
+        cos, sin = theta.cos(), theta.sin()
+        turn = torch.stack([cos, -sin, sin, cos]).view(2, 2)
+        Theta[2 * k : 2 * k + 2, 2 * k : 2 * k + 2] += gamma * turn
     P = torch.matrix_exp(A - A.T)
     return P @ Theta @ P.T
 
@@ -221,14 +198,20 @@ def multilayer(layer: nn.Module, x: Tensor, *state: Tensor):
     """Thesis (4.3): one oscillator whose W has the blocks w and V."""
     first, second = layer.symbols()
     y, z = torch.cat(state[:2]), torch.cat(state[2:])
-    W = torch.zeros(2 * H, 2 * H, dtype=torch.float64)
-    W[:H, :H], W[H:, H:], W[H:, :H] = torch.diag(first["w"]), torch.diag(second["w"]), second["V"]
+    W = torch.diag(torch.cat([first["w"], second["w"]]))
+    W[H:, :H] = second["V"]
     push = torch.cat([first["V"] @ x + first["b"], second["b"]])
     z = z + DT * torch.sin(W @ y + push)
     y = y + DT * z
     return y[H:], (*y.chunk(2), *z.chunk(2))
 
 
+SIGMAS: dict[Any, Callable[[Tensor], Tensor]] = {
+    **{name: getattr(torch, name) for name in ("tanh", "sin", "relu", "sigmoid")},
+    "softplus": lambda x: torch.log1p(torch.exp(x)),
+    "identity": lambda x: x,
+    torch.atan: torch.atan,  # any function of a number
+}
 LAYERS: dict[str, tuple[Callable[[], nn.Module], Step]] = {
     "relu_gru": (lambda: ReLUGRU(D, H), relu_gru),
     "skip_lstm": (lambda: SkipLSTM(D, H), skip_lstm),
@@ -248,20 +231,12 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], Step]] = {
     "nais": (lambda: SequentialNAISNet(D, H, dt=DT, epsilon=0.1), nais),
     "leaky": (lambda: LeakyRNN(D, H, alpha=0.8, beta=0.3), leaky),
     **{
-        f"oscillator of {getattr(sigma, '__name__', sigma)}": (
-            lambda sigma=sigma: NeuralOscillator(D, H, dt=DT, activation=sigma),
-            oscillator(getattr(torch, sigma) if isinstance(sigma, str) else sigma),
+        f"oscillator of {getattr(name, '__name__', name)}": (
+            lambda name=name: NeuralOscillator(D, H, dt=DT, activation=name),
+            oscillator(sigma),
         )
-        for sigma in ("tanh", "sin", "relu", "sigmoid", torch.atan)  # any function of a number
+        for name, sigma in SIGMAS.items()
     },
-    "oscillator of softplus": (
-        lambda: NeuralOscillator(D, H, dt=DT, activation="softplus"),
-        oscillator(lambda x: torch.log1p(torch.exp(x))),
-    ),
-    "oscillator of identity": (
-        lambda: NeuralOscillator(D, H, dt=DT, activation="identity"),
-        oscillator(lambda x: x),
-    ),
     "multilayer": (lambda: MultilayerOscillator(D, H, n_layers=2, dt=DT, activation="sin"), multilayer),
 }
 
@@ -276,17 +251,11 @@ def test_equals_a_loop_from_the_equations(name: str):
         follows(layer, step, numbers(2, 7, layer.d_in), but=("h0",))
 
 
-# ------------------------------------------------------------------------------- unitary, orthogonal, Schur
-
-
 @pytest.mark.parametrize("make", [UnitaryRNN, FullCapacityURNN])
 def test_the_matrix_is_unitary_before_and_after_training(make: type):
     layer = made(lambda: make(D, 6), spread=0.5)
-    optimizer = torch.optim.SGD(layer.parameters(), 0.1)
     before = layer.matrix().detach()
-    for _ in range(3):
-        layer(numbers(2, 4, D))[0].square().sum().backward()
-        optimizer.step()
+    train(layer, 3)
     W, eye = layer.matrix().detach(), torch.eye(6, dtype=torch.complex128)
     torch.testing.assert_close(W @ W.conj().T, eye, rtol=0, atol=1e-6)  # W_0 is stored in single precision
     assert (W - before).abs().max() > 1e-3
@@ -297,7 +266,6 @@ def test_the_first_state_is_trained_and_keeps_gradients_finite(make: type):
     """Black pixels first, as in MNIST: from a zero state slopes of b / sqrt(1e-5) multiply to infinity."""
     layer = make(1, 6)
     layer.b.data.fill_(0.1)
-    assert layer.h0 is not None
     u = torch.zeros(2, 60, 1)
     u[:, -5:] = 1.0
     path, _ = layer(u)
@@ -355,14 +323,9 @@ def test_the_schur_form_is_orthogonal_at_the_start_and_non_normal_with_t():
     assert (V @ V.T - V.T @ V).abs().max() > 0.1
 
 
-# --------------------------------------------------------------------------------------- leaky integrators
-
-
 def ornstein_uhlenbeck(dt: float, steps: int) -> Tensor:
     """h at the end, of dh = -gamma h dt + sigma dB from h = 2, gamma = 1, sigma = 0.5; 40,000 paths."""
-    layer = LeakyRNN(1, 20, alpha=1 - dt, beta=dt, theta=0.5 * math.sqrt(dt)).double()
-    for p in layer.parameters():
-        nn.init.zeros_(p)
+    layer = zeroed(LeakyRNN(1, 20, alpha=1 - dt, beta=dt, theta=0.5 * math.sqrt(dt)).double())
     torch.manual_seed(0)
     with running("native"):
         path, _ = layer(torch.zeros(2000, steps, 1).double(), (torch.full((2000, 20), 2.0).double(),))
@@ -384,15 +347,11 @@ def test_noise_acts_in_training_alone_and_differs_by_step_and_unit():
     assert torch.equal(layer(u)[0][0], layer(u)[0][1])
 
 
-# ------------------------------------------------------------------------------------------ oscillators
-
-
 def test_the_energy_of_a_free_oscillator_is_kept_where_explicit_steps_gain_it():
     """Thesis (4.5): H = z^2 / 2 + (1 - cos y) for y'' = sin(-y)."""
     layer = NeuralOscillator(1, 1, dt=0.1, activation="sin").double()
-    with torch.no_grad():
-        layer.W.fill_(-1.0)
-        layer.b.zero_()
+    nn.init.constant_(layer.W, -1.0)
+    nn.init.zeros_(layer.b)
     start = torch.full((1, 1), 1.0).double()
     path, (y, z) = layer(torch.zeros(1, 5000, 1).double(), (start, torch.zeros_like(start)))
     energy = z**2 / 2 + 1 - torch.cos(y)
@@ -402,9 +361,6 @@ def test_the_energy_of_a_free_oscillator_is_kept_where_explicit_steps_gain_it():
     for _ in range(5000):  # both from the old state: explicit Euler
         y, z = y + 0.1 * z, z - 0.1 * math.sin(y)
     assert z**2 / 2 + 1 - math.cos(y) > 5 * (1 - math.cos(1.0))
-
-
-# ------------------------------------------------------------------------------------------ wrong arguments
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from physml.base.errors import InputError
 from physml.models.sequence.gated import GRU, LSTM
 from physml.models.sequence.rnn import SequenceModel
+from physml.run.record import count_parameters
 
 D, H, N_OUT = 3, 6, 2
 
@@ -34,17 +35,18 @@ def make(
     layer: Callable[[int], nn.Module] = gru, readout: str = "last", tokens: bool = False, **options: Any
 ) -> SequenceModel:
     torch.manual_seed(0)
-    d_in = 20 if tokens else D
-    return SequenceModel(layer, d_in, N_OUT, readout, tokens, **options).double()
+    return SequenceModel(layer, 20 if tokens else D, N_OUT, readout, tokens, **options).double()
 
 
-def open_readout(model: SequenceModel) -> SequenceModel:
-    """The read-out becomes the identity, to look behind it."""
+def transparent(**options: Any) -> SequenceModel:
+    """What comes before and behind a layer and can be seen, for the read-out is the identity too."""
+    model = make(Copy, readout="every", **options)
     model.readout = nn.Identity()
     return model
 
 
-# ---------------------------------------------------------------------------- read-out
+def wide(d_in: int) -> nn.Module:
+    return GRU(d_in, 400)
 
 
 def test_reads_every_step_or_the_last():
@@ -54,10 +56,7 @@ def test_reads_every_step_or_the_last():
     assert every.shape == (4, 7, N_OUT) and last.shape == (4, N_OUT)
     torch.testing.assert_close(last, every[:, -1])
     model = make()
-    layer = model.layers[0]
-    assert isinstance(layer, GRU)
-    want = layer(u)[0][:, -1] @ model.readout.weight.T + model.readout.bias
-    torch.testing.assert_close(last, want)
+    torch.testing.assert_close(last, model.readout(model.layers[0](u)[0][:, -1]))
     assert len(states) == 1 and states[0][0].shape == (4, H)
 
 
@@ -85,11 +84,18 @@ def test_lengths_that_cannot_be(lengths: list[int]):
         make()(numbers(2, 5, D), torch.tensor(lengths))
 
 
-def test_readout_starts():
-    def wide(d_in: int) -> nn.Module:
-        return GRU(d_in, 400)
+@pytest.mark.parametrize("lengths", [True, False])
+def test_the_mean_over_the_true_steps_is_read_and_needs_whole_sequences(lengths: bool):
+    net, u, n = make(pool="mean", lengths=lengths), numbers(3, 6, D), [6, 1, 4]
+    torch.testing.assert_close(net(u)[0], net.readout(net.layers[0](u)[0].mean(1)))
+    outputs = net(u, torch.tensor(n))[0]
+    for i, k in enumerate(n if lengths else [6] * 3):
+        torch.testing.assert_close(outputs[i : i + 1], net(u[i : i + 1, :k])[0])
+    with pytest.raises(InputError, match="pool=mean answers for whole sequences"):
+        net.step(numbers(3, D))
 
-    torch.manual_seed(0)
+
+def test_readout_starts():
     options: dict[str, Any] = {"readout": "last", "tokens": False}
     kaiming = SequenceModel(wide, D, 300, **options, readout_init="kaiming_normal", readout_bias_init="zeros")
     default = SequenceModel(wide, D, 300, **options)
@@ -100,9 +106,6 @@ def test_readout_starts():
     assert default.readout.bias.any() and default.readout.bias.abs().max() <= 400**-0.5
     # The one does not change the other.
     assert SequenceModel(wide, D, 300, **options, readout_init="kaiming_normal").readout.bias.any()
-
-
-# ---------------------------------------------------------------------------- stack and state
 
 
 LAYERS: dict[str, Callable[[int], nn.Module]] = {
@@ -126,18 +129,12 @@ def test_stack_carries_its_state(name: str):
 
 
 def test_layers_of_a_stack_are_their_own():
-    model = make(n_layers=2)
+    """And so are their states."""
+    model, u = make(n_layers=2), numbers(2, 5, D)
     first, second = model.layers
-    assert isinstance(first, GRU) and isinstance(second, GRU)
     assert (first.d_in, second.d_in) == (D, H)
-    u = numbers(2, 5, D)
-    want = second(first(u)[0])[0][:, -1]
-    torch.testing.assert_close(open_readout(model)(u)[0], want)
-
-
-def test_a_state_for_another_stack_is_refused():
-    u = numbers(2, 5, D)
-    _, state = make(n_layers=2)(u)
+    output, state = model(u)
+    torch.testing.assert_close(output, model.readout(second(first(u)[0])[0][:, -1]))
     with pytest.raises(InputError, match="one entry per layer, 1; got 2"):
         make()(u, state=state)
 
@@ -149,21 +146,16 @@ def test_layers_that_cannot_be_stacked():
         make(lambda d_in: nn.Linear(d_in, H))
 
 
-# ---------------------------------------------------------------------------- dropout
-
-
 def dropped(**options: Any) -> Tensor:
     """What comes out of ones (40, 50, D)."""
-    model = open_readout(make(Copy, readout="every", **options))
-    return model(torch.ones(40, 50, D, dtype=torch.float64))[0]
+    return transparent(**options)(torch.ones(40, 50, D, dtype=torch.float64))[0]
 
 
 def test_dropout_per_step():
     y = dropped(dropout=0.25)
     assert set(y.unique().tolist()) == {0.0, 1 / 0.75}
     assert abs((y == 0).double().mean() - 0.25) < 0.02
-    same = (y == y[:, :1]).all(1)
-    assert not same.any()
+    assert not (y == y[:, :1]).all(1).any()
 
 
 def test_variational_dropout_is_the_same_at_all_steps():
@@ -183,12 +175,9 @@ def test_dropout_follows_every_layer():
 def test_input_dropout_comes_before_the_encoder():
     y = dropped(input_dropout=0.25)
     assert set(y.unique().tolist()) == {0.0, 1 / 0.75}
-    model = make(Copy, readout="every", input_dropout=0.5, encoder=4)
-    model.readout = nn.Identity()
-    assert model.encoder is not None
-    with torch.no_grad():
-        model.encoder.weight.fill_(1.0)
-        model.encoder.bias.fill_(10.0)
+    model = transparent(input_dropout=0.5, encoder=4)
+    nn.init.constant_(model.encoder.weight, 1.0)
+    nn.init.constant_(model.encoder.bias, 10.0)
     y, _ = model(torch.ones(4, 50, D, dtype=torch.float64))
     assert set(y.unique().tolist()) == {10.0, 12.0, 14.0, 16.0}
 
@@ -200,19 +189,15 @@ def test_nothing_is_dropped_in_evaluation(kind: str):
     torch.testing.assert_close(still(u)[0], make()(u)[0], rtol=0, atol=0)
 
 
-# ---------------------------------------------------------------------------- ids and encoder
-
-
 def test_ids_stand_for_vectors():
-    model = open_readout(make(Copy, readout="every", tokens=True, embedding=5))
+    model = transparent(tokens=True, embedding=5)
     ids = torch.tensor([[0, 3, 19], [3, 3, 1]])
-    assert model.embedding is not None and model.embedding.weight.shape == (20, 5)
+    assert model.embedding.weight.shape == (20, 5)
     torch.testing.assert_close(model(ids)[0], model.embedding.weight[ids])
 
 
 def test_embedding_dropout_removes_whole_words():
-    model = open_readout(make(Copy, readout="every", tokens=True, embedding=5, embedding_dropout=0.4))
-    assert model.embedding is not None
+    model = transparent(tokens=True, embedding=5, embedding_dropout=0.4)
     ids = torch.arange(20).repeat(3, 2)
     y, _ = model(ids)
     assert torch.equal(y[0], y[2]) and torch.equal(y[:, :20], y[:, 20:])
@@ -223,18 +208,11 @@ def test_embedding_dropout_removes_whole_words():
 
 
 def test_encoder_feeds_the_first_layer():
-    model, u = open_readout(make(Copy, readout="every", encoder=7)), numbers(2, 5, D)
-    assert model.encoder is not None
+    model, u = transparent(encoder=7), numbers(2, 5, D)
     torch.testing.assert_close(model(u)[0], u @ model.encoder.weight.T + model.encoder.bias)
     both = make(tokens=True, embedding=5, encoder=7)
-    assert both.encoder is not None and both.encoder.weight.shape == (7, 5)
+    assert both.encoder.weight.shape == (7, 5)
     assert both(torch.zeros(2, 4, dtype=torch.long))[0].shape == (2, N_OUT)
-
-
-@pytest.mark.parametrize("bad", [-1, 20])
-def test_ids_out_of_range_are_refused(bad: int):
-    with pytest.raises(InputError, match=r"ids in \[0, 20\)"):
-        make(tokens=True, embedding=5)(torch.tensor([[0, bad]]))
 
 
 @pytest.mark.parametrize(
@@ -251,6 +229,11 @@ def test_ids_out_of_range_are_refused(bad: int):
         ({"readout_bias_init": "ones"}, "readout_bias_init"),
         ({"encoder": 0}, "encoder"),
         ({"tokens": True, "embedding": -2}, "embedding"),
+        ({"tied": True}, "tied is for ids"),
+        ({"padding": True}, "padding is for ids"),
+        ({"embedding_init": "fan_out"}, "embedding_init is for ids"),
+        ({"embedding_trained": True}, "embedding_trained is for ids"),
+        ({"pool": "mean", "readout": "every"}, "pool=mean is for one answer per sequence"),
     ],
     ids=str,
 )
@@ -259,16 +242,17 @@ def test_options_that_cannot_be(options: dict[str, Any], word: str):
         make(**options)
 
 
-@pytest.mark.parametrize("shape", [(0, 5, D), (2, 0, D), (2, 5), (2, 5, D + 1)])
-def test_wrong_shapes_are_refused(shape: tuple[int, ...]):
-    with pytest.raises(InputError, match="input must have shape"):
-        make()(numbers(*shape))
-
-
-@pytest.mark.parametrize("shape", [(0, 5), (2, 0), (2, 5, 1)])
-def test_wrong_shapes_of_ids_are_refused(shape: tuple[int, ...]):
-    with pytest.raises(InputError, match="input must have shape"):
-        make(tokens=True, embedding=5)(torch.zeros(shape, dtype=torch.long))
+def test_wrong_shapes_and_ids_out_of_range_are_refused():
+    numbered, of_words = make(), make(tokens=True, embedding=5)
+    for shape in ((0, 5, D), (2, 0, D), (2, 5), (2, 5, D + 1)):
+        with pytest.raises(InputError, match="input must have shape"):
+            numbered(numbers(*shape))
+    for shape in ((0, 5), (2, 0), (2, 5, 1)):
+        with pytest.raises(InputError, match="input must have shape"):
+            of_words(torch.zeros(shape, dtype=torch.long))
+    for bad in (-1, 20):
+        with pytest.raises(InputError, match=r"ids in \[0, 20\)"):
+            of_words(torch.tensor([[0, bad]]))
 
 
 def test_nan_stays_in_its_row():
@@ -281,9 +265,6 @@ def test_nan_stays_in_its_row():
     assert path[1, 2:].isnan().all() and path[1, :2].isfinite().all()
 
 
-# ---------------------------------------------------------------------------- tied softmax, embeddings
-
-
 def of_ids(n_ids: int = 20, width: int = H, **options: Any) -> SequenceModel:
     """A network that predicts its own ids."""
     torch.manual_seed(0)
@@ -293,23 +274,20 @@ def of_ids(n_ids: int = 20, width: int = H, **options: Any) -> SequenceModel:
 
 def test_tied_softmax_is_one_table():
     model = of_ids(tied=True)
-    assert model.embedding is not None
     assert model.readout.weight is model.embedding.weight
-    assert sum(p.numel() for p in model.parameters()) == 20 * H + 20 + 2 * 3 * H * H + 2 * 3 * H
+    assert count_parameters(model) == 20 * H + 20 + 2 * 3 * H * H + 2 * 3 * H
     ids = torch.tensor([[3, 4], [5, 4]])
     path = model.layers[0](model.embedding(ids))[0]
-    want = torch.einsum("bth,vh->btv", path, model.embedding.weight) + model.readout.bias
-    torch.testing.assert_close(model(ids)[0], want)
+    torch.testing.assert_close(model(ids)[0], path @ model.embedding.weight.T + model.readout.bias)
     model(ids)[0][0, 0, 7].backward()
     grad = model.embedding.weight.grad
-    assert grad is not None
     assert grad[7].any() and grad[3].any() and not grad[11].any()  # as an answer, as an input, as neither
 
 
 def test_tied_weights_stay_tied_when_weights_are_loaded():
     model, other = of_ids(tied=True), of_ids(tied=True, embedding_init="fan_out")
     other.load_state_dict(model.state_dict())
-    assert other.embedding is not None and other.readout.weight is other.embedding.weight
+    assert other.readout.weight is other.embedding.weight
     assert torch.equal(other.readout.weight, model.readout.weight)
 
 
@@ -329,25 +307,16 @@ def test_what_embeddings_cannot_be(options: dict[str, Any], says: str):
         of_ids(**options)
 
 
-@pytest.mark.parametrize("option", ["tied", "padding", "embedding_init", "embedding_trained"])
-def test_options_of_ids_are_refused_for_numbers(option: str):
-    with pytest.raises(InputError, match=f"{option} is for ids"):
-        make(**{option: "fan_out" if option == "embedding_init" else True})
-
-
 def test_known_vectors_padding_and_a_frozen_table():
     vectors = numbers(20, H)
     model = of_ids(embedding_init="vectors", vectors=vectors, padding=1)
-    assert model.embedding is not None
     table = model.embedding.weight
-    assert not table[1].any()
-    kept = [i for i in range(20) if i != 1]
-    torch.testing.assert_close(table[kept].detach(), vectors[kept].float().double())
+    expected = vectors.float().double().index_fill(0, torch.tensor(1), 0.0)
+    torch.testing.assert_close(table.detach(), expected)
     model(torch.tensor([[1, 2, 3]]))[0].sum().backward()
-    assert table.grad is not None
     assert not table.grad[1].any() and table.grad[[2, 3]].any(1).all()
     frozen = of_ids(embedding_init="vectors", vectors=vectors, embedding_trained=False)
-    assert frozen.embedding is not None and not frozen.embedding.weight.requires_grad
+    assert not frozen.embedding.weight.requires_grad
     frozen(torch.tensor([[1, 2, 3]]))[0].sum().backward()
 
 
@@ -358,20 +327,12 @@ def test_vectors_are_left_alone_where_nobody_asks_for_them():
 
 
 def test_truncated_normals_have_the_variance_they_name():
-    def wide(d_in: int) -> nn.Module:
-        return GRU(d_in, 64)
-
-    torch.manual_seed(0)
-    model = SequenceModel(
-        wide, 3000, 3000, "every", True, embedding=100, embedding_init="fan_out", readout_init="fan_in"
-    )
-    assert model.embedding is not None
+    options: dict[str, Any] = {"embedding": 100, "embedding_init": "fan_out", "readout_init": "fan_in"}
+    model = SequenceModel(lambda d_in: GRU(d_in, 64), 3000, 3000, "every", True, **options)
     for weight, fan in ((model.embedding.weight, 100), (model.readout.weight, 64)):
         assert abs(weight.std() / fan**-0.5 - 1) < 0.01
         assert weight.abs().max() <= 2 * fan**-0.5 / 0.8796
-    assert not SequenceModel(
-        wide, 9, 9, "every", True, embedding=9, readout_bias_init="zeros"
-    ).readout.bias.any()
+    assert not of_ids(readout_bias_init="zeros").readout.bias.any()
 
 
 def test_an_output_of_another_shape_is_refused():

@@ -19,12 +19,13 @@ def loops():
         yield
 
 
-# --------------------------------------------------------------------------------- iRNN, at the equilibrium
+def irnn(n_steps: int) -> IncrementalRNN:
+    return made(lambda: IncrementalRNN(D, H, n_steps=n_steps, activation="tanh", eta=0.5), spread=0.0)
 
 
-def state_slope(n_steps: int, eta: float) -> tuple[Tensor, Tensor]:
+def state_slope(n_steps: int) -> tuple[Tensor, Tensor]:
     """dh_1 / dh_0 of one input, and how far h_1 is from the equilibrium."""
-    layer = made(lambda: IncrementalRNN(D, H, n_steps=n_steps, activation="tanh", eta=eta), spread=0.0)
+    layer = irnn(n_steps)
     u, h0 = numbers(1, 1, D), numbers(1, H, seed=2)
     slope = torch.autograd.functional.jacobian(lambda h: layer(u, (h,))[0][0, 0], h0)[:, 0]
     s, both = layer.symbols(), layer(u, (h0,))[0][0, 0] + h0[0]
@@ -33,10 +34,10 @@ def state_slope(n_steps: int, eta: float) -> tuple[Tensor, Tensor]:
 
 
 def test_at_the_equilibrium_the_slope_of_the_state_is_minus_one():
-    slope, distance = state_slope(n_steps=60, eta=0.5)
+    slope, distance = state_slope(60)
     assert distance < 1e-8
     torch.testing.assert_close(slope, -torch.eye(H, dtype=torch.float64), rtol=0, atol=1e-7)
-    slope, distance = state_slope(n_steps=1, eta=0.5)
+    slope, distance = state_slope(1)
     assert distance > 1e-2
     assert (slope + torch.eye(H)).abs().max() > 0.1
 
@@ -44,22 +45,12 @@ def test_at_the_equilibrium_the_slope_of_the_state_is_minus_one():
 def test_gradients_keep_their_size_over_many_equilibria_and_not_over_single_steps():
     sizes = []
     for n_steps in (60, 1):
-        layer = made(
-            lambda n=n_steps: IncrementalRNN(D, H, n_steps=n, activation="tanh", eta=0.5), spread=0.0
-        )
-        h0 = numbers(1, H, seed=2).requires_grad_()
-        _, (h,) = layer(numbers(1, 30, D), (h0,))
-        aim = numbers(1, H, seed=3)
+        h0, aim = numbers(1, H, seed=2).requires_grad_(), numbers(1, H, seed=3)
+        _, (h,) = irnn(n_steps)(numbers(1, 30, D), (h0,))
         (slope,) = torch.autograd.grad((h * aim).sum(), h0)
         sizes.append((slope.norm() / aim.norm()).item())
     assert abs(sizes[0] - 1) < 1e-6
     assert sizes[1] < 1e-3
-
-
-# -------------------------------------------------------------------------------------------------- TARNN
-
-
-# ----------------------------------------------------------------------------------------------- NAIS-Net
 
 
 @pytest.mark.parametrize("spread", [0.01, 1.0, 30.0])
@@ -91,9 +82,6 @@ def test_a_constant_input_draws_all_states_to_one_equilibrium():
     layer.R.data.mul_(3.0)
     ends, rest = far_apart((-layer.R.T @ layer.R - 0.05 * torch.eye(H)).detach(), layer, 1500)
     assert (ends[0] - rest).abs().max() > 0.1  # unscaled, it circles around
-
-
-# ------------------------------------------------------------------------------------------------ Kronecker
 
 
 def test_unitary_factors_make_a_unitary_matrix():

@@ -19,9 +19,6 @@ drawn = settings(derandomize=True, deadline=None, max_examples=8)
 seeds = st.integers(0, 2**31)
 
 
-# ---------------------------------------------------------------------------- Theorem 1
-
-
 def steps(A: np.ndarray, W: np.ndarray, h: np.ndarray, b: np.ndarray, t_end: float, dt: float) -> np.ndarray:
     """h' = A h + tanh(W h + b), h (.., n) at t = 0, dt .."""
     return solved(lambda _, h: h @ A.T + np.tanh(h @ W.T + b), h, t_end, dt)
@@ -58,7 +55,6 @@ def test_theorem_1_is_broken_by_a_larger_w() -> None:
 @pytest.mark.parametrize(("gamma_a", "forgets"), [(3.0, True), (1.0, False)])
 def test_theorem_1_for_the_lipschitz_rnn(gamma_a: float, forgets: bool) -> None:
     """A = -gamma_a I plus a skew part, W near 2I: two states meet for gamma_a > |W|, not for gamma_a = 1."""
-    torch.manual_seed(0)
     layer = LipschitzRNN(1, 4, dt=0.01, beta_a=1.0, beta_w=0.0, gamma_a=gamma_a, gamma_w=0.0).double()
     with torch.no_grad(), running("reference"):
         layer.MW.copy_(torch.eye(4))
@@ -71,8 +67,6 @@ def test_theorem_1_for_the_lipschitz_rnn(gamma_a: float, forgets: bool) -> None:
     assert (float(gap) > 0.9) == forgets
     assert float(apart[-1]) < 0.01 if forgets else float(apart[-1]) > 1
 
-
-# ---------------------------------------------------------------------------- Theorem 2
 
 D = 0.3  # delta, the step
 M_STEPS = 4
