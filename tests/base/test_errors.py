@@ -1,5 +1,10 @@
 """Errors for a person: exit codes, near names, checks of arguments."""
 
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import pytest
 import torch
 
@@ -8,25 +13,25 @@ from physml.base.errors import InputError, suggest
 
 
 @pytest.mark.parametrize(
-    ("error", "code"),
+    ("kinds", "code"),
     [
-        (errors.InputError, 2),
-        (errors.ConfigError, 2),
-        (errors.DataError, 2),
-        (errors.RecordError, 2),
-        (errors.MissingExtra, 2),
-        (errors.RunFailed, 1),
-        (errors.Preempted, 75),
+        ("InputError ConfigError DataError RecordError MissingExtra", 2),
+        ("RunFailed", 1),
+        ("Preempted", 75),
     ],
 )
-def test_every_error_has_the_exit_code_that_is_documented(error: type[errors.PhysmlError], code: int) -> None:
-    assert issubclass(error, errors.PhysmlError)
-    assert error("x").exit_code == code
+def test_every_error_has_the_exit_code_that_is_documented(kinds: str, code: int) -> None:
+    for kind in kinds.split():
+        error = getattr(errors, kind)("x")
+        assert isinstance(error, errors.PhysmlError) and error.exit_code == code
 
 
 def test_wrong_input_is_a_value_error_for_those_who_use_physml_from_python() -> None:
     assert issubclass(errors.ConfigError, errors.InputError)
     assert issubclass(errors.InputError, ValueError)
+
+
+MANY = [f"{i:03}" for i in range(200)]
 
 
 @pytest.mark.parametrize(
@@ -38,45 +43,34 @@ def test_wrong_input_is_a_value_error_for_those_who_use_physml_from_python() -> 
         ("", ["b", "a"], "Known: a, b."),
         ("x", [], "None is known."),
         ("lem", iter(["lem"]), "Did you mean lem?"),
-        (
-            "x",
-            (f"{i:03}" for i in range(200)),
-            f"Known: {', '.join(f'{i:03}' for i in range(10))} and 190 more.",
-        ),
+        ("x", MANY, f"Known: {', '.join(MANY[:10])} and 190 more."),
     ],
 )
 def test_near_names(name: str, known: list[str], says: str) -> None:
     assert suggest(name, known) == says
 
 
-@pytest.mark.parametrize("value", [0, -1, 0.0, float("nan")])
-def test_what_must_be_positive(value: float) -> None:
-    check.positive("dt", 1e-9)
-    with pytest.raises(InputError, match=f"dt must be positive; got {value}"):
-        check.positive("dt", value)
-
-
-@pytest.mark.parametrize("value", [-1e-9, float("nan")])
-def test_what_must_not_be_negative(value: float) -> None:
-    check.non_negative("alpha", 0)
-    with pytest.raises(InputError, match="alpha must not be negative"):
-        check.non_negative("alpha", value)
-
-
-@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan")])
-def test_what_must_lie_within(value: float) -> None:
-    check.within("p", 0, 0, 1)
-    check.within("p", 1, 0, 1)
-    with pytest.raises(InputError, match=r"p must lie in \[0, 1\]"):
-        check.within("p", value, 0, 1)
-
-
-def test_what_must_be_one_of() -> None:
-    check.one_of("init", "paper", ("paper", "official"))
-    with pytest.raises(
-        InputError, match=r"init must be one of 'paper', 'official'; got 'papr'. Did you mean paper"
-    ):
-        check.one_of("init", "papr", ("paper", "official"))
+@pytest.mark.parametrize(
+    ("call", "fitting", "wrong", "says"),
+    [
+        (check.positive, [1e-9], [0, -1, 0.0, math.nan], "x must be positive; got {}"),
+        (check.non_negative, [0], [-1e-9, math.nan], "x must not be negative"),
+        (partial(check.within, low=0, high=1), [0, 1], [-0.1, 1.1, math.nan], r"x must lie in \[0, 1\]"),
+        (
+            partial(check.one_of, options=("paper", "official")),
+            ["paper"],
+            ["papr"],
+            "x must be one of 'paper', 'official'; got 'papr'. Did you mean paper",
+        ),
+    ],
+    ids=["positive", "not negative", "within", "one of"],
+)
+def test_values(call: Callable[[str, Any], None], fitting: list[Any], wrong: list[Any], says: str) -> None:
+    for value in fitting:
+        call("x", value)
+    for value in wrong:
+        with pytest.raises(InputError, match=says.format(value)):
+            call("x", value)
 
 
 @pytest.mark.parametrize(

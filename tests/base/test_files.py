@@ -69,16 +69,12 @@ def test_a_writer_that_fails_leaves_nothing(tmp_path):
 # ---------------------------------------------------------------------------- checkpoints
 
 
-def damaged(how, data):
-    return {
-        "truncated": data[: len(data) // 2],
-        "empty": b"",
-        "one bit": data[:200] + bytes([data[200] ^ 1]) + data[201:],
-        "foreign": b"PK\x03\x04 something else",
-    }[how]
-
-
-DAMAGES = ["truncated", "empty", "one bit", "foreign"]
+DAMAGES = {
+    "truncated": lambda data: data[: len(data) // 2],
+    "empty": lambda data: b"",
+    "one bit": lambda data: data[:200] + bytes([data[200] ^ 1]) + data[201:],
+    "foreign": lambda data: b"PK\x03\x04 something else",
+}
 
 
 @pytest.mark.parametrize("how", DAMAGES)
@@ -87,16 +83,15 @@ def test_the_older_checkpoint_steps_in_for_a_damaged_one(how, tmp_path, caplog):
         checkpoint.save(tmp_path, {"identity": "aaaaaaaa", "step": step})
     assert checkpoint.load(tmp_path, "aaaaaaaa")["step"] == 3
     last, previous = (tmp_path / name for name in checkpoint.NAMES)
-    last.write_bytes(damaged(how, last.read_bytes()))
+    last.write_bytes(DAMAGES[how](last.read_bytes()))
     assert checkpoint.load(tmp_path, "aaaaaaaa")["step"] == 2
     assert f"{last} is damaged and is not used" in caplog.text
-    previous.write_bytes(damaged(how, previous.read_bytes()))
+    previous.write_bytes(DAMAGES[how](previous.read_bytes()))
     assert checkpoint.load(tmp_path, "aaaaaaaa") is None
     assert f"no checkpoint in {tmp_path} can be used: the run starts from scratch" in caplog.text
 
 
 def test_a_run_with_damaged_checkpoints_ends_with_the_same_bits(tmp_path):
-    how = "truncated"
     healthy = h.make(h.spec_of(h.odd(*SAVING)))
     spec = h.spec_of(h.odd(*SAVING, "runtime.score_test=true", step_s=0.02))
     process = h.start(spec)
@@ -107,7 +102,8 @@ def test_a_run_with_damaged_checkpoints_ends_with_the_same_bits(tmp_path):
 
     def damage(path):
         """A kill between the two renames of a checkpoint leaves the older one alone."""
-        path.write_bytes(damaged(how, (path if path.exists() else previous).read_bytes()))
+        content = (path if path.exists() else previous).read_bytes()
+        path.write_bytes(DAMAGES["truncated"](content))
 
     damage(last)
     state = checkpoint.load(spec.work_folder, spec.place.identity)
@@ -125,8 +121,7 @@ def test_a_run_with_damaged_checkpoints_ends_with_the_same_bits(tmp_path):
     log = (spec.work_folder / "log.txt").read_text()
     assert f"{previous} is damaged and is not used" in log
     assert f"no checkpoint in {spec.work_folder} can be used: the run starts from scratch" in log
-    rerun = record.read(spec.record_path)
-    assert rerun["metrics"] == healthy["metrics"]
+    assert record.read(spec.record_path)["metrics"] == healthy["metrics"]
 
 
 def test_a_checkpoint_of_another_setting_is_not_used(tmp_path, caplog):
@@ -283,22 +278,19 @@ def test_a_record_that_does_not_fit_on_the_disk_is_written_next_time(small_disk,
     assert record.read(spec.record_path)["metrics"] == want["metrics"]
 
 
-@pytest.mark.parametrize("root", ["PHYSML_RESULTS", "PHYSML_RUNS"])
-def test_an_unwritable_root_is_told_before_training(root, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("root", "beside"), [("PHYSML_RESULTS", None), ("PHYSML_RUNS", None), ("PHYSML_RESULTS", "PHYSML_RUNS")]
+)
+def test_an_unwritable_root_is_told_before_training(root, beside, tmp_path, monkeypatch, capsys):
+    """Also where it is named alone, and the work folder lies beside the results."""
     (tmp_path / "a file").touch()
     monkeypatch.setenv(root, str(tmp_path / "a file" / "below"))
+    if beside:
+        monkeypatch.delenv(beside)
     assert main.main(["run", *h.odd()]) == 2
     said = capsys.readouterr().err
     assert "cannot be written: Not a directory" in said and f"set {root} to another folder" in said
     assert "steps" not in said
-
-
-def test_a_work_folder_beside_unwritable_results_names_the_results(tmp_path, monkeypatch, capsys):
-    (tmp_path / "a file").touch()
-    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "a file" / "below"))
-    monkeypatch.delenv("PHYSML_RUNS")
-    assert main.main(["run", *h.odd()]) == 2
-    assert "set PHYSML_RESULTS to another folder" in capsys.readouterr().err
 
 
 def test_a_failure_does_not_replace_a_finished_record(monkeypatch):
@@ -309,16 +301,3 @@ def test_a_failure_does_not_replace_a_finished_record(monkeypatch):
         with pytest.raises(RunFailed, match=r"ZeroDivisionError.*The earlier record .* is kept"):
             h.make(spec, force=True)
     assert h.numbers(h.make(spec)) == h.numbers(want)
-
-
-def test_a_folder_that_cannot_be_read_is_not_an_empty_one(tmp_path, monkeypatch):
-    assert files.names_in(tmp_path / "none") == []
-
-    def fails(folder):
-        raise PermissionError(13, "Permission denied", str(folder))
-
-    monkeypatch.setattr(os, "listdir", fails)
-    with pytest.raises(PermissionError):
-        files.names_in(tmp_path)
-    with pytest.raises(PermissionError):
-        record.records("lem/adding-lem", [tmp_path])

@@ -70,13 +70,12 @@ def test_what_another_machine_left_runs_out_by_our_clock_alone(tmp_path, monkeyp
 def test_a_sign_of_life_starts_the_watch_anew(tmp_path):
     left_by(tmp_path, period_s=1000)
     path = tmp_path / "lease" / "1"
-    assert lock.is_held(tmp_path)
-    (size, since) = lease._SEEN[path]
-    lease._SEEN[path] = size, since - 6001
-    lease._append(path, b".")
-    assert lock.is_held(tmp_path)
-    size, since = lease._SEEN[path]
-    lease._SEEN[path] = size, since - 6001
+    for sign_of_life in (True, False):
+        assert lock.is_held(tmp_path)
+        size, since = lease._SEEN[path]
+        lease._SEEN[path] = size, since - 6001
+        if sign_of_life:
+            lease._append(path, b".")
     assert not lock.is_held(tmp_path)
 
 
@@ -166,12 +165,9 @@ sys.stdin.readline()
 
 @pytest.mark.parametrize("how", ["dead", "run out"])
 def test_of_many_takers_one_wins(tmp_path, how):
-    rounds = 10
+    rounds, holder = 10, lease._self() | {"started": 5, "period_s": 1000} if how == "dead" else {}
     for k in range(rounds):
-        if how == "dead":
-            left_by(tmp_path / str(k), **(lease._self() | {"started": 5, "period_s": 1000}))
-        else:
-            left_by(tmp_path / str(k))
+        left_by(tmp_path / str(k), **holder)
     command = [sys.executable, "-c", TAKER, str(tmp_path), str(rounds)]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PHYSML_LEASE_S": "100"}
     takers = [
@@ -192,25 +188,31 @@ def test_of_many_takers_one_wins(tmp_path, how):
 # ---------------------------------------------------------------------------- runs
 
 
-def test_a_killed_run_goes_on_elsewhere_to_the_same_numbers(monkeypatch, another_machine):
-    overrides = h.odd("runtime.checkpoint_every_s=0", step_s=0.1)
-    spec = h.spec_of(overrides)
-    first = h.start(spec)
+SLOW = h.odd("runtime.checkpoint_every_s=0", step_s=0.1)
+
+
+def slow_run():
+    """A run with a checkpoint after each step, of which the first is done, and its process."""
+    spec = h.spec_of(SLOW)
+    process = h.start(spec)
     h.until(lambda: h.steps_done(spec) > 0)
+    return spec, process
+
+
+def test_a_killed_run_goes_on_elsewhere_to_the_same_numbers(monkeypatch, another_machine):
+    spec, first = slow_run()
     first.kill()
     first.wait()
     assert lock.is_held(spec.work_folder)
     resumed = h.make(spec)
     monkeypatch.setenv("PHYSML_RESULTS", str(spec.work_folder / "alone"))
     monkeypatch.setenv("PHYSML_RUNS", str(spec.work_folder / "alone"))
-    assert h.numbers(h.make(h.spec_of(overrides))) == h.numbers(resumed)
+    assert h.numbers(h.make(h.spec_of(SLOW))) == h.numbers(resumed)
 
 
 @pytest.mark.parametrize("other", ["has ended", "works on it"])
 def test_a_stopped_holder_that_comes_back_writes_nothing(other, another_machine):
-    spec = h.spec_of(h.odd("runtime.checkpoint_every_s=0", step_s=0.1))
-    first = h.start(spec)
-    h.until(lambda: h.steps_done(spec) > 0)
+    spec, first = slow_run()
     first.send_signal(signal.SIGSTOP)
     h.until(lambda: not lock.is_held(spec.work_folder))
     if other == "has ended":

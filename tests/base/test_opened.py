@@ -37,10 +37,8 @@ def test_what_is_no_file_is_refused_by_its_kind(place: str, flags: int, tmp_path
     PLACES[place](path)
     with pytest.raises(OSError) as caught:
         opened.descriptor(path, flags)
-    assert caught.value.strerror == {
-        "fifo": "a FIFO, expected a file",
-        "folder": "a folder, expected a file",
-    }.get(place, "a link, expected a file")
+    kind = {"fifo": "a FIFO", "folder": "a folder"}.get(place, "a link")
+    assert caught.value.strerror == f"{kind}, expected a file"
 
 
 def test_links_are_followed_where_they_may_be() -> None:
@@ -99,35 +97,38 @@ def test_a_compressed_file_unpacks_to_a_bound(compress) -> None:
 
 @PLACE
 def test_a_lock_that_is_no_file_touches_nothing_else(place: str, tmp_path: Path) -> None:
-    victim = tmp_path / "victim"
+    victim, path = tmp_path / "victim", tmp_path / "run" / "lock"
     victim.write_text("kept")
-    folder = tmp_path / "run"
-    folder.mkdir()
+    path.parent.mkdir()
     if place == "link":
-        (folder / "lock").symlink_to(victim)
+        path.symlink_to(victim)
     else:
-        PLACES[place](folder / "lock")
+        PLACES[place](path)
     says = r"run cannot be written: a (link|FIFO|folder), expected a file"
-    with pytest.raises(DataError, match=says), lock.held(folder):
+    with pytest.raises(DataError, match=says), lock.held(path.parent):
         pass
-    assert not files.is_locked(folder / "lock")
-    assert victim.read_text() == "kept"
+    assert not files.is_locked(path) and victim.read_text() == "kept"
+
+
+@pytest.fixture
+def number(tmp_path: Path) -> Path:
+    """Where the first number of a lease of the test's folder stands."""
+    (tmp_path / "lease").mkdir()
+    return tmp_path / "lease" / "1"
 
 
 @PLACE
-def test_a_lease_that_is_no_file_is_read_as_empty(place: str, tmp_path: Path) -> None:
-    (tmp_path / "lease").mkdir()
-    PLACES[place](tmp_path / "lease" / "1")
+def test_a_lease_that_is_no_file_is_read_as_empty(place: str, number: Path, tmp_path: Path) -> None:
+    PLACES[place](number)
     assert lease.is_held(tmp_path)  # until it has been seen unchanged for long enough
     assert lease.holder(tmp_path) == "another process"
 
 
 @pytest.mark.parametrize("period", ["1e999", "-1", "NaN", "null", '"x"', "[]", "true", "1e30", "9" * 5000])
-def test_an_odd_period_is_not_believed(period: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_odd_period_is_not_believed(period: str, number: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PHYSML_LEASE_S", "0.01")
-    (tmp_path / "lease").mkdir()
-    (tmp_path / "lease" / "1").write_text(f'{{"host": "a", "pid": 3, "period_s": {period}}}\n')
-    own_lease = lease.Lease(tmp_path)
+    number.write_text(f'{{"host": "a", "pid": 3, "period_s": {period}}}\n')
+    own_lease = lease.Lease(number.parent.parent)
     own_lease.give_back()
     assert own_lease.number == 2
 
@@ -135,21 +136,18 @@ def test_an_odd_period_is_not_believed(period: str, tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     "line", ['{"host": "a\\u001b[2J", "pid": 3}', '{"host": "a", "pid": "../1"}', "[" * 9000]
 )
-def test_odd_holders_are_nobody(line: str, tmp_path: Path) -> None:
-    (tmp_path / "lease").mkdir()
-    (tmp_path / "lease" / "1").write_text(f"{line}\n")
-    (tmp_path / "lease" / "\u0663").touch()  # a digit, of no number that we write
+def test_odd_holders_are_nobody(line: str, number: Path, tmp_path: Path) -> None:
+    number.write_text(f"{line}\n")
+    number.with_name("\u0663").touch()  # a digit, of no number that we write
     assert lease.is_held(tmp_path)
     assert lease.holder(tmp_path) == "another process"
 
 
-def test_a_long_lease_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "lease").mkdir()
-    path = tmp_path / "lease" / "1"
-    path.write_bytes(b"{}\n")
-    os.truncate(path, 1 << 40)
+def test_a_long_lease_is_not_read_whole(number: Path, tmp_path: Path) -> None:
+    number.write_bytes(b"{}\n")
+    os.truncate(number, 1 << 40)
     assert lease.is_held(tmp_path)
-    with path.open("ab") as file:
+    with number.open("ab") as file:
         file.write(lease.FREE)
     assert not lease.is_held(tmp_path)
 
@@ -169,7 +167,11 @@ def test_what_a_run_prints_goes_into_no_other_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "read", [record.run_paths, record.folders_below, lambda path: FolderTree(path).names()]
+    "read",
+    [
+        *(files.names_in, record.run_paths, record.folders_below, lambda path: FolderTree(path).names()),
+        lambda path: record.records("lem/adding-lem", [path]),
+    ],
 )
 def test_a_folder_that_cannot_be_read_is_not_an_empty_one(
     read: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

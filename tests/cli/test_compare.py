@@ -15,7 +15,7 @@ from physml.records import record
 from physml.records.record import Place
 
 Physml = Callable[..., tuple[int, str, str]]
-TABLE = ("--table", "graphcon-2")
+TABLE = "--table graphcon-2"
 STUDY = """task: fitzhugh_nagumo
 provenance: {kind: own, source: mine}
 common: {trainer: {epochs: 1, batch_size: 32}}
@@ -74,7 +74,7 @@ def test_two_rows_of_a_table(physml: Physml) -> None:
 def test_the_output_in_the_docs_is_the_real_one_and_nothing_is_trained(
     physml: Physml, tmp_path: Path
 ) -> None:
-    _, out, _ = physml("compare", "GraphCON-GCN", "MLP", *TABLE)
+    _, out, _ = physml("compare", "GraphCON-GCN", "MLP", *TABLE.split())
     assert not list(tmp_path.iterdir())
     page = (ROOT / "docs" / "verdicts.md").read_text(encoding="utf-8")
     shown = page.partition("```text\ngraphcon-2: ")[2].partition("\n```")[0]
@@ -89,8 +89,7 @@ def test_columns_without_runs_are_named(physml: Physml) -> None:
 
 
 def test_two_experiments_and_one_metric(physml: Physml) -> None:
-    arguments = ("compare", "g2/texas-mlp", "g2/texas-gcn", "--metric", "test/accuracy")
-    code, out, _ = physml(*arguments)
+    code, out, _ = physml("compare", "g2/texas-mlp", "g2/texas-gcn", "--metric", "test/accuracy")
     assert code == 0
     assert "test/accuracy: g2/texas-mlp is better than g2/texas-gcn by" in " ".join(out.split())
     assert "cross_entropy" not in out
@@ -98,13 +97,11 @@ def test_two_experiments_and_one_metric(physml: Physml) -> None:
 
 def test_records_of_ones_own(physml: Physml) -> None:
     first, second = kept("mine-a", "aaaaaaaa", range(5), 1.0), kept("mine-b", "bbbbbbbb", range(5), 2.0)
-    by_name = physml("compare", "mine-a", "adhoc/mine-b", "--out", "it.csv")
-    assert by_name[0] == 0
-    assert "mine-a is better than adhoc/mine-b" in " ".join(by_name[1].split())
+    code, out, _ = physml("compare", "mine-a", "adhoc/mine-b", "--out", "it.csv")
+    assert code == 0 and "mine-a is better than adhoc/mine-b" in " ".join(out.split())
     assert Path("it.csv").read_text().count(",pair\n") == 5
-    by_record = physml("compare", str(first), str(second))
-    assert by_record[0] == 0
-    assert "adhoc/mine-a aaaaaaaa is better" in " ".join(by_record[1].split())
+    code, out, _ = physml("compare", str(first), str(second))
+    assert code == 0 and "adhoc/mine-a aaaaaaaa is better" in " ".join(out.split())
     kept("mine-a", "cccccccc", range(2), 1.0)
     code, _, err = physml("compare", "mine-a", "mine-b")
     assert code == 2 and "adhoc/mine-a has runs of 2 settings. Name a record of one instead" in err
@@ -115,12 +112,8 @@ def own(physml: Physml) -> None:
     """A study, an experiment and a table in the working folder, with records of all."""
     for name, text in {"study.yaml": STUDY, "mine.yaml": MINE, "mytable.yaml": MY_TABLE}.items():
         Path(name).write_text(text)
-    named = {
-        "study-mine": "./study.yaml:mine",
-        "study-slow": "./study.yaml:slow",
-        "mine-lem": "./mine.yaml:lem",
-    }
-    for shift, (folder, experiment) in enumerate(named.items(), 1):
+    for shift, folder in enumerate(("study-mine", "study-slow", "mine-lem"), 1):
+        experiment = f"./{folder.replace('-', '.yaml:')}"
         kept(folder, identity(compose([f"experiment={experiment}"]).config), range(3), shift, experiment)
 
 
@@ -129,9 +122,8 @@ def test_files_of_a_folder_of_ones_own(physml: Physml, own: None, prefix: str) -
     if prefix:
         Path("below").mkdir()
         os.chdir("below")
-    study, mine, table = (
-        f"{prefix or './'}{name}" for name in ("study.yaml:slow", "mine.yaml:lem", "mytable.yaml")
-    )
+    here = prefix or "./"
+    study, mine, table = f"{here}study.yaml:slow", f"{here}mine.yaml:lem", f"{here}mytable.yaml"
     for arguments, says in {
         (study, mine): f"{study} is better than {mine} by",
         (mine, "study-mine"): f"study-mine is better than {mine} by",
@@ -144,7 +136,7 @@ def test_files_of_a_folder_of_ones_own(physml: Physml, own: None, prefix: str) -
     code, _, err = physml("compare", table, mine)
     assert code == 2
     assert f"{table} is a table. Compare two of its rows: physml compare A B --table {table}." in err
-    code, _, err = physml("compare", "study-mine", f"{prefix or './'}study.yaml:mine")
+    code, _, err = physml("compare", "study-mine", f"{here}study.yaml:mine")
     assert code == 2 and "a comparison needs two settings; study-mine and" in err
 
 
@@ -160,37 +152,31 @@ def test_runs_of_other_seeds_are_no_pairs(physml: Physml) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("words", "says"),
     [
-        (("GraphCON-GNC", "MLP", *TABLE), "has no row 'GraphCON-GNC'. Did you mean GraphCON-GCN"),
-        (("MLP", "UniCORNN", *TABLE), "graphcon-2 has no row 'UniCORNN'."),
-        (("MLP", "MLP", *TABLE), "a comparison needs two rows; both are MLP"),
-        (("MLP", "GAT", *TABLE, "--column", "texsa"), "has no column 'texsa'. Did you mean texas"),
+        (f"GraphCON-GNC MLP {TABLE}", "has no row 'GraphCON-GNC'. Did you mean GraphCON-GCN"),
+        (f"MLP UniCORNN {TABLE}", "graphcon-2 has no row 'UniCORNN'."),
+        (f"MLP MLP {TABLE}", "a comparison needs two rows; both are MLP"),
+        (f"MLP GAT {TABLE} --column texsa", "has no column 'texsa'. Did you mean texas"),
+        (f"MLP GAT {TABLE} --metric test/accuracy", "--metric and --better are for two experiments"),
+        ("GIN GCN --table graphcon-5", "GIN has no finished run with test/accuracy. Train what is missing"),
+        ("MLP GAT --table graphcon-22", "there is no table 'graphcon-22'"),
+        (f"MLP GAT {TABLE} --out it.pdf", "--out must end in .md, .csv; got it.pdf"),
+        ("MLP GAT --column texas", "--column is for rows of a table: give --table too"),
         (
-            ("MLP", "GAT", *TABLE, "--metric", "test/accuracy"),
-            "--metric and --better are for two experiments",
-        ),
-        (
-            ("GIN", "GCN", "--table", "graphcon-5"),
-            "GIN has no finished run with test/accuracy. Train what is missing",
-        ),
-        (("MLP", "GAT", "--table", "graphcon-22"), "there is no table 'graphcon-22'"),
-        (("MLP", "GAT", *TABLE, "--out", "it.pdf"), "--out must end in .md, .csv; got it.pdf"),
-        (("MLP", "GAT", "--column", "texas"), "--column is for rows of a table: give --table too"),
-        (
-            ("g2/texas-mpl", "g2/texas-gcn"),
+            "g2/texas-mpl g2/texas-gcn",
             "there is no experiment g2/texas-mpl; rows of a table need --table ID. Did you mean g2/texas-mlp",
         ),
-        (("g2/texas-mlp", "g2/texas-mlp"), "needs two experiments; both are g2/texas-mlp"),
-        (("g2/texas-mlp", "g2/wisconsin-mlp"), "needs runs of one task; g2/texas-mlp has texas"),
-        (("g2/texas-mlp", "g2/texas-gcn", "--metric", "test/acc"), "Did you mean test/accuracy"),
-        (("g2/texas-mlp", "g2/texas-gcn", "--better", "lower"), "give --metric too"),
-        (("g2/texas-mlp", "nothing.json"), "nothing.json cannot be read"),
-        (("g2/texas-mlp", "./nothing.yaml"), "nothing.yaml names no row of a study"),
-        (("g2/texas-mlp",), "required: B"),
+        ("g2/texas-mlp g2/texas-mlp", "needs two experiments; both are g2/texas-mlp"),
+        ("g2/texas-mlp g2/wisconsin-mlp", "needs runs of one task; g2/texas-mlp has texas"),
+        ("g2/texas-mlp g2/texas-gcn --metric test/acc", "Did you mean test/accuracy"),
+        ("g2/texas-mlp g2/texas-gcn --better lower", "give --metric too"),
+        ("g2/texas-mlp nothing.json", "nothing.json cannot be read"),
+        ("g2/texas-mlp ./nothing.yaml", "nothing.yaml names no row of a study"),
+        ("g2/texas-mlp", "required: B"),
     ],
 )
-def test_what_is_refused(physml: Physml, arguments: tuple[str, ...], says: str) -> None:
-    code, out, err = physml("compare", *arguments)
+def test_what_is_refused(physml: Physml, words: str, says: str) -> None:
+    code, out, err = physml("compare", *words.split())
     assert (code, out) == (2, "")
     assert says in err

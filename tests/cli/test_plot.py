@@ -3,7 +3,6 @@
 import gzip
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,17 +13,12 @@ from physml.records import record
 from physml.report.figure.run_curves import metrics_of, run_curves
 
 LEM = "lem/fitzhugh_nagumo-lem"
-Said = tuple[int, str, str]
-Physml = Callable[..., Said]
+Physml = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(autouse=True)
 def in_own_roots(own_roots: Path) -> None:
     """Nothing is written elsewhere."""
-
-
-def records(name: str = LEM) -> list[Any]:
-    return record.records(name)
 
 
 def test_runs_of_experiments_are_drawn_with_their_means(physml: Physml, own_roots: Path) -> None:
@@ -40,9 +34,8 @@ def test_runs_of_experiments_are_drawn_with_their_means(physml: Physml, own_root
 
 def test_a_record_is_drawn_in_the_form_of_its_file(physml: Physml, own_roots: Path) -> None:
     out = own_roots / "one.pdf"
-    code, said, _ = physml(
-        "plot", records()[0]["path"], "--metric", "train/loss", "--log-y", "--out", str(out)
-    )
+    path = record.records(LEM)[0]["path"]
+    code, said, _ = physml("plot", path, "--metric", "train/loss", "--log-y", "--out", str(out))
     assert code == 0 and "1 run, train/loss" in said and out.read_bytes().startswith(b"%PDF")
 
 
@@ -68,7 +61,7 @@ def test_a_row_of_ones_own_study_is_found_by_its_path(own_roots: Path) -> None:
 
 
 def test_every_run_is_a_line_or_all_are_a_mean() -> None:
-    some = records()[:3]
+    some = record.records(LEM)[:3]
     each = run_curves({"LEM": some}, "valid/rmse").panels[0][1][0]
     assert len(each.each) == 3 and each.y is None
     mean = run_curves({"LEM": some}, "valid/rmse", mean=True, log_x=True)
@@ -81,7 +74,8 @@ def test_every_run_is_a_line_or_all_are_a_mean() -> None:
 
 
 def test_labels_leave_out_what_they_share() -> None:
-    chart = run_curves({"g2/texas-gcn": records()[:1], "g2/texas-gat": records()[:1]}, "valid/rmse")
+    some = record.records(LEM)[:1]
+    chart = run_curves({"g2/texas-gcn": some, "g2/texas-gat": some}, "valid/rmse")
     assert [curve.label for curve in chart.panels[0][1]] == ["gcn", "gat"] and chart.spec.title == "g2/texas"
 
 

@@ -26,9 +26,7 @@ LAYERS = "physml.models.graph"
 MODELS = [
     name for name in names("model") if f"{LAYERS}." in read_yaml(CONF / "model" / f"{name}.yaml")["_target_"]
 ]
-SOURCE = (
-    "gradients_by_features_are_those_of_differences",
-)  # the source of the citation model passes no gradient
+SOURCE = ("gradients_by_features_are_those_of_differences",)  # of the citation model passes no gradient
 EXCEPTIONS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("glognn", "link", "linkx"), OF_NODES),
     **dict.fromkeys(("graphcon_citation", "graphcon_citation_gcn"), SOURCE),

@@ -5,7 +5,8 @@ Results and gradients are held against the plain loop. Blocks, and what is of on
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations, product
 
 import pytest
@@ -197,13 +198,13 @@ def what_changes_in_place_is_an_error_not_a_wrong_gradient(op: Op, backend: str)
         copies[k].detach().mul_(2)
         right_or_refused(lambda total=total, x=x: torch.autograd.grad(total, x), expected)
     x = op.arguments(SMALL)
-    doubled = [2 * g for g in expected]
     right_or_refused(
-        lambda: torch.autograd.grad(weighed(tuple(r.mul_(2) for r in op.results(x, backend))), x), doubled
+        lambda: torch.autograd.grad(weighed(tuple(r.mul_(2) for r in op.results(x, backend))), x),
+        [2 * g for g in expected],
     )
 
 
-def right_or_refused(call: Callable[[], tuple[Tensor, ...]], expected: list[Tensor]) -> None:
+def right_or_refused(call: Callable[[], tuple[Tensor, ...]], expected: Sequence[Tensor]) -> None:
     try:
         results = call()
     except RuntimeError as error:
@@ -261,20 +262,16 @@ def python_threads_do_not_disturb_each_other(op: Op, backend: str) -> None:
         return
     x = [op.arguments(LARGE, seed=seed) for seed in (0, 20)]
     expected = [everything(op, backend, each) for each in x]
-    by_thread: dict[int, list[list[Tensor]]] = {0: [], 1: []}
+    begin = threading.Barrier(2)
 
-    def work(k: int) -> None:
+    def work(arguments: list[Tensor]) -> list[list[Tensor]]:
         torch.set_num_threads(1)  # of this thread: the expected ones are of one too
-        by_thread[k] += [everything(op, backend, x[k]) for _ in range(5)]
+        begin.wait()
+        return [everything(op, backend, arguments) for _ in range(5)]
 
-    workers = [threading.Thread(target=work, args=(k,)) for k in by_thread]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    for k, results in by_thread.items():
-        assert len(results) == 5
-        assert all(all(map(torch.equal, each, expected[k])) for each in results)
+    with ThreadPoolExecutor(2) as pool:
+        for results, alone in zip(pool.map(work, x), expected, strict=True):
+            assert all(all(map(torch.equal, each, alone)) for each in results)
 
 
 # ------------------------------------------------------------------------------------------------- layouts

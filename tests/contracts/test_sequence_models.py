@@ -13,6 +13,7 @@ import torch
 from drawn_layers import leaves, like, made, numbers
 from each import run_all
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 from physml.base.errors import InputError
 from physml.base.paths import CONF
@@ -22,7 +23,8 @@ from physml.config.load import read_yaml
 from physml.ops.backend import running
 
 D = 3
-LAWS: list[Callable[[Callable[[], nn.Module]], None]] = []
+Make = Callable[[], nn.Module]
+LAWS: list[Callable[[Make], None]] = []
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "antisymmetric": [{"gated": True}],
@@ -53,7 +55,7 @@ TRAINED_START = ("full_urnn", "urnn")  # the first state is a weight
 OTHER_SLOPES = ("skip_gru", "skip_lstm", "truncated")  # gradients are by definition not those of the output
 
 
-def law(check: Callable[[Callable[[], nn.Module]], None]) -> Callable[[Callable[[], nn.Module]], None]:
+def law(check: Callable[[Make], None]) -> Callable[[Make], None]:
     LAWS.append(check)
     return check
 
@@ -66,7 +68,7 @@ def settings_of(name: str) -> dict[str, Any]:
 MODELS = [name for name in names("model") if ".models.sequence." in settings_of(name)["_target_"]]
 
 
-def maker_of(name: str, changes: dict[str, Any]) -> Callable[[], nn.Module]:
+def maker_of(name: str, changes: dict[str, Any]) -> Make:
     """Of a small layer in single precision, at its start."""
     node = build.check(settings_of(name) | changes, "model", (), ("d_in", "n_nodes"), build.LAYER)
 
@@ -89,7 +91,7 @@ def test_a_layer_keeps_the_laws(name: str) -> None:
         )
 
 
-def double(make: Callable[[], nn.Module]) -> nn.Module:
+def double(make: Make) -> nn.Module:
     """In double precision, with weights away from zeros and identities."""
     return made(make, spread=0.1)
 
@@ -103,7 +105,7 @@ def close(a: Any, b: Any, atol: float = 1e-12, rtol: float = 0.0) -> None:
 
 
 @law
-def outputs_and_states_have_the_declared_sizes(make: Callable[[], nn.Module]) -> None:
+def outputs_and_states_have_the_declared_sizes(make: Make) -> None:
     layer = double(make)
     assert layer.d_in == D
     for B, T in ((1, 1), (1, 7), (4, 1), (3, 6)):
@@ -113,7 +115,7 @@ def outputs_and_states_have_the_declared_sizes(make: Callable[[], nn.Module]) ->
 
 
 @law
-def the_default_state_is_zero(make: Callable[[], nn.Module]) -> None:
+def the_default_state_is_zero(make: Make) -> None:
     layer, u = double(make), numbers(3, 6, D)
     result = layer(u)
     zero = torch.utils._pytree.tree_map(torch.zeros_like, result[1])
@@ -121,7 +123,7 @@ def the_default_state_is_zero(make: Callable[[], nn.Module]) -> None:
 
 
 @law
-def two_halves_with_carried_state_equal_one_pass(make: Callable[[], nn.Module]) -> None:
+def two_halves_with_carried_state_equal_one_pass(make: Make) -> None:
     """Outputs, the last state, and the gradients that flow through the state between."""
     layer, u = double(make), numbers(3, 7, D)
     outputs, state = layer(u)
@@ -136,7 +138,7 @@ def two_halves_with_carried_state_equal_one_pass(make: Callable[[], nn.Module]) 
 
 
 @law
-def a_sequence_that_comes_in_step_by_step_is_as_the_whole(make: Callable[[], nn.Module]) -> None:
+def a_sequence_that_comes_in_step_by_step_is_as_the_whole(make: Make) -> None:
     layer, u = double(make), numbers(2, 4, D)
     if hasattr(layer, "step"):
         whole, last = layer(u)
@@ -148,13 +150,13 @@ def a_sequence_that_comes_in_step_by_step_is_as_the_whole(make: Callable[[], nn.
 
 
 @law
-def one_sequence_alone_is_as_in_a_batch(make: Callable[[], nn.Module]) -> None:
+def one_sequence_alone_is_as_in_a_batch(make: Make) -> None:
     layer, u = double(make), numbers(3, 6, D)
     close(layer(u[1:2])[0][0], layer(u)[0][1])
 
 
 @law
-def a_nan_stays_in_its_row(make: Callable[[], nn.Module]) -> None:
+def a_nan_stays_in_its_row(make: Make) -> None:
     layer, u = double(make), numbers(4, 5, D)
     clean = layer(u)
     u[2, 3, 0] = torch.nan
@@ -165,7 +167,7 @@ def a_nan_stays_in_its_row(make: Callable[[], nn.Module]) -> None:
 
 
 @law
-def a_nan_is_seen_from_its_step_on(make: Callable[[], nn.Module]) -> None:
+def a_nan_is_seen_from_its_step_on(make: Make) -> None:
     layer, u = double(make), numbers(2, 6, D)
     u[1, 2, 0] = torch.nan
     path = layer(u)[0][1]
@@ -176,7 +178,7 @@ def a_nan_is_seen_from_its_step_on(make: Callable[[], nn.Module]) -> None:
 
 
 @law
-def gradients_are_those_of_differences(make: Callable[[], nn.Module]) -> None:
+def gradients_are_those_of_differences(make: Make) -> None:
     layer, u = double(make), numbers(2, 5, D).requires_grad_()
     _, state = layer(u)
     start = [(0.2 * numbers(*x.shape, seed=k)).abs().requires_grad_() for k, x in enumerate(leaves(state))]
@@ -198,7 +200,7 @@ def refuses_states(layer: nn.Module) -> bool:
 
 
 @law
-def nothing_changes_without_gradients(make: Callable[[], nn.Module]) -> None:
+def nothing_changes_without_gradients(make: Make) -> None:
     layer, u = double(make), numbers(3, 5, D)
     with torch.no_grad():
         result = layer(u)
@@ -209,7 +211,7 @@ def nothing_changes_without_gradients(make: Callable[[], nn.Module]) -> None:
 
 
 @law
-def frozen_weights_still_pass_a_gradient_to_the_input(make: Callable[[], nn.Module]) -> None:
+def frozen_weights_still_pass_a_gradient_to_the_input(make: Make) -> None:
     layer, u = double(make), numbers(3, 5, D).requires_grad_()
     expected = torch.autograd.grad(layer(u)[0].square().sum(), u)
     layer.requires_grad_(False)
@@ -217,7 +219,20 @@ def frozen_weights_still_pass_a_gradient_to_the_input(make: Callable[[], nn.Modu
 
 
 @law
-def every_weight_has_a_finite_gradient_from_one_step(make: Callable[[], nn.Module]) -> None:
+def with_frozen_weights_there_is_the_tangent_of_the_input_or_a_refusal(make: Make) -> None:
+    layer, u = double(make).requires_grad_(False), numbers(2, 4, D)
+    try:
+        with forward_ad.dual_level():
+            outputs, _ = layer(forward_ad.make_dual(u, torch.ones_like(u)))
+            tangent = forward_ad.unpack_dual(outputs).tangent
+    except InputError as error:
+        assert "need backend reference" in str(error)
+    else:
+        close(tangent, (layer(u + 1e-6)[0] - layer(u - 1e-6)[0]) / 2e-6, atol=1e-6, rtol=1e-6)
+
+
+@law
+def every_weight_has_a_finite_gradient_from_one_step(make: Make) -> None:
     layer = make()
     outputs, state = layer(torch.randn(1, 1, D))
     assert outputs.dtype == torch.float32
@@ -229,7 +244,7 @@ def every_weight_has_a_finite_gradient_from_one_step(make: Callable[[], nn.Modul
 
 
 @law
-def inputs_of_any_layout_are_read_and_left_alone(make: Callable[[], nn.Module]) -> None:
+def inputs_of_any_layout_are_read_and_left_alone(make: Make) -> None:
     layer, u = double(make), numbers(3, 5, D)
     strided = u.permute(2, 1, 0).contiguous().permute(2, 1, 0)
     assert not strided.is_contiguous()
@@ -244,7 +259,7 @@ def inputs_of_any_layout_are_read_and_left_alone(make: Callable[[], nn.Module]) 
 
 
 @law
-def single_precision_has_the_gradients_of_double(make: Callable[[], nn.Module]) -> None:
+def single_precision_has_the_gradients_of_double(make: Make) -> None:
     layer, u = double(make), numbers(3, 20, D)
     layer(u)[0].square().mean().backward()
     exact = [p.grad for p in layer.parameters()]
@@ -258,7 +273,7 @@ def single_precision_has_the_gradients_of_double(make: Callable[[], nn.Module]) 
 
 
 @law
-def autocast_leaves_the_steps_in_full_precision(make: Callable[[], nn.Module]) -> None:
+def autocast_leaves_the_steps_in_full_precision(make: Make) -> None:
     layer, u = make(), numbers(3, 5, D).to(torch.bfloat16)
     expected = layer(u.float())
     with torch.autocast("cpu", torch.bfloat16):
@@ -268,7 +283,7 @@ def autocast_leaves_the_steps_in_full_precision(make: Callable[[], nn.Module]) -
 
 
 @law
-def a_saved_layer_gives_the_same_numbers(make: Callable[[], nn.Module]) -> None:
+def a_saved_layer_gives_the_same_numbers(make: Make) -> None:
     layer, u = double(make), numbers(2, 5, D)
     expected = layer(u)
     kept = {name: x.clone() for name, x in layer.state_dict().items()}
@@ -284,7 +299,7 @@ def a_saved_layer_gives_the_same_numbers(make: Callable[[], nn.Module]) -> None:
 
 
 @law
-def wrong_shapes_and_dtypes_are_refused(make: Callable[[], nn.Module]) -> None:
+def wrong_shapes_and_dtypes_are_refused(make: Make) -> None:
     layer = double(make)
     for shape in ((0, 4, D), (2, 0, D), (2, 4, D + 1), (4, D)):
         with pytest.raises(InputError, match=rf"u must have shape \(B, T, {D}\); got"):
@@ -294,7 +309,7 @@ def wrong_shapes_and_dtypes_are_refused(make: Callable[[], nn.Module]) -> None:
 
 
 @law
-def states_that_cannot_be_are_refused(make: Callable[[], nn.Module]) -> None:
+def states_that_cannot_be_are_refused(make: Make) -> None:
     layer, u = double(make), numbers(3, 5, D)
     state = layer(u)[1]
     wrong = [(u[:2], state), (u, (*state, state[0])), (u, next(leaves(state)))]
@@ -311,6 +326,7 @@ EXCEPTIONS: dict[str, tuple[str, ...]] = {
     "two_halves_with_carried_state_equal_one_pass": (*WHOLE, *STATELESS, "truncated"),
     "states_that_cannot_be_are_refused": (*WHOLE, *STATELESS),
     "gradients_are_those_of_differences": OTHER_SLOPES,
+    "with_frozen_weights_there_is_the_tangent_of_the_input_or_a_refusal": ("skip_gru", "skip_lstm"),
     # an upper oscillator moves a step later; products over a block of steps reach back within it
     "a_nan_is_seen_from_its_step_on": (*WHOLE, *STATELESS, "multilayer_oscillator", "s4d"),
     "autocast_leaves_the_steps_in_full_precision": STATELESS,

@@ -1,13 +1,11 @@
 """README and how-tos: links resolve, commands exist, names are those of conf/, settings those of the code."""
 
 import ast
-import importlib.util
 import itertools
 import re
 import shlex
 import tomllib
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import yaml
@@ -21,30 +19,30 @@ from physml.cli.distribution import pilot_command
 from physml.config import compose, conf_files
 from physml.estimators.layers import names
 from physml.report.table.spec import find_table
+from scripts import readme_commands as readme
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 INDEX = ROOT / "docs" / "README.md"
-REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *PAGES]
-CODE = [*(ROOT / "physml").rglob("*.py"), *(ROOT / "tasks").rglob("*.py"), *(ROOT / "scripts").rglob("*.py")]
+CODE = [path for folder in ("physml", "tasks", "scripts") for path in (ROOT / folder).rglob("*.py")]
 
 
-def _script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def text_of(path: Path | str) -> str:
+    """The text of a file, which a name in the repository stands for too."""
+    return (ROOT / path).read_text(encoding="utf-8")
 
 
-readme = _script("readme_commands")
+REFERENCE, MAKEFILE = text_of("docs/reference.md"), text_of("Makefile")
+VARIABLES = {*re.findall(r"^([A-Z_]+) \?=", MAKEFILE, re.MULTILINE)}
+HOW_TO = readme.files(text_of("docs/add-a-model.md"))
+ESTIMATORS = readme.files(text_of("docs/estimators.md"))
 
 
 def commands() -> list[tuple[str, str]]:
     """(file, command) of every command that the documents show, also in the blocks that are not run."""
     shown = []
     for path in DOCUMENTS:
-        text = path.read_text(encoding="utf-8")
+        text = text_of(path)
         shown += [(path.name, command.text) for command in readme.commands(text)]
         for block in readme.blocks(text):
             if block.language == "text":
@@ -58,7 +56,7 @@ every_command = each("document, command", commands)
 
 @documents
 def test_links_lead_somewhere(path: Path) -> None:
-    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"^```.*?^```", "", text_of(path), flags=re.DOTALL | re.MULTILINE)
     targets = [target.partition("#")[0] for target in re.findall(r"\]\(([^)]+)\)", text)]
     inside = [target for target in targets if "://" not in target]
     assert [target for target in inside if not (path.parent / target).exists()] == []
@@ -66,20 +64,20 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 @documents
 def test_files_that_are_named_exist(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
+    text = text_of(path)
     named = re.findall(r"`((?:physml|tasks|conf|scripts|docs|tests)/[\w/.-]+\.(?:py|yaml|md))`", text)
     assert [name for name in named if "my_" not in name and not (ROOT / name).exists()] == []
 
 
 def test_every_page_is_in_the_index_once_and_the_readme_leads_there() -> None:
-    text = INDEX.read_text(encoding="utf-8")
+    text = text_of(INDEX)
     times = {path.name: text.count(f"({path.relative_to(INDEX.parent)})") for path in PAGES if path != INDEX}
     assert {name: n for name, n in times.items() if n != 1} == {}
-    assert "(docs/README.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "(docs/README.md)" in text_of("README.md")
 
 
 def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 180
+    assert len(text_of("README.md").splitlines()) <= 180
 
 
 @every_command
@@ -87,11 +85,9 @@ def test_commands_exist(document: str, command: str) -> None:
     program, *words = _words(command)
     if program == "make":
         target = next(word for word in words if "=" not in word)
-        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
         pattern = re.sub(r"^(table|figure)-.+$", r"\1-%", target)
-        assert re.search(rf"^{re.escape(pattern)}:", makefile, re.MULTILINE), target
-        variables = [word.partition("=")[0] for word in words if "=" in word]
-        assert [name for name in variables if not re.search(rf"^{name} \?=", makefile, re.MULTILINE)] == []
+        assert re.search(rf"^{re.escape(pattern)}:", MAKEFILE, re.MULTILINE), target
+        assert {word.partition("=")[0] for word in words if "=" in word} <= VARIABLES
     else:
         assert program == "physml"
         assert main.parsed(pilot_command(words[1:]) if words[0] == "pilot" else words).command
@@ -129,7 +125,7 @@ def _tables(program: str, words: list[str]) -> list[tuple[str, str]]:
 
 @documents
 def test_configs_and_code_that_are_shown_are_whole(path: Path) -> None:
-    for block in readme.blocks(path.read_text(encoding="utf-8")):
+    for block in readme.blocks(text_of(path)):
         source = "\n".join(block.lines)
         if block.language == "python":
             ast.parse(source)
@@ -138,16 +134,9 @@ def test_configs_and_code_that_are_shown_are_whole(path: Path) -> None:
 
 
 def test_the_experiment_of_the_how_to_composes(tmp_path: Path) -> None:
-    files = readme.files((ROOT / "docs" / "add-a-model.md").read_text(encoding="utf-8"))
-    assert set(files) == {
-        "leaky.py",
-        "my_rnn.py",
-        "my_gnn.py",
-        "graph_layers.py",
-        "mine.yaml",
-        "mine_on_texas.yaml",
-    }
-    for name, content in files.items():
+    code = {"leaky.py", "my_rnn.py", "my_gnn.py", "graph_layers.py"}
+    assert set(HOW_TO) == {*code, "mine.yaml", "mine_on_texas.yaml"}
+    for name, content in HOW_TO.items():
         (tmp_path / name).write_text(content, encoding="utf-8")
     config = compose.compose([f"experiment={tmp_path / 'mine.yaml'}:rnn"]).config
     assert config["model"] == {"_target_": "my_rnn.MyRNN", "d_hidden": 16, "leak": 0.2}
@@ -157,24 +146,17 @@ def test_the_experiment_of_the_how_to_composes(tmp_path: Path) -> None:
     assert on_texas["net"]["_target_"] == "physml.models.graph.graph_net.GraphNet"
 
 
-def test_the_layers_of_the_how_to_run() -> None:
-    source = readme.files((ROOT / "docs" / "add-a-model.md").read_text(encoding="utf-8"))["graph_layers.py"]
+@pytest.mark.parametrize("name", ["graph_layers.py", *ESTIMATORS])
+def test_the_code_of_a_how_to_runs_and_checks_itself(name: str) -> None:
+    if name in ESTIMATORS:
+        pytest.importorskip("sktime" if "sktime" in name else "sklearn", reason="needs an extra")
+    source = (HOW_TO | ESTIMATORS)[name]
     assert "assert" in source
-    exec(compile(source, "graph_layers.py", "exec"), {})  # its last line checks shapes
-
-
-ESTIMATORS = readme.files((ROOT / "docs" / "estimators.md").read_text(encoding="utf-8"))
-
-
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_the_estimators_of_the_how_to_run(name: str) -> None:
-    pytest.importorskip("sktime" if "sktime" in name else "sklearn", reason="needs an extra")
-    assert "assert" in ESTIMATORS[name]
-    exec(compile(ESTIMATORS[name], name, "exec"), {})
+    exec(compile(source, name, "exec"), {})
 
 
 def test_the_how_to_names_every_recurrent_model_that_can_be_exported() -> None:
-    text = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
+    text = text_of("docs/export.md")
     (row,) = [line for line in text.splitlines() if line.startswith("| lem, ")]
     (refused,) = [line for line in text.splitlines() if line.startswith("| bilstm |")]
     assert "from both ends" in refused
@@ -184,32 +166,28 @@ def test_the_how_to_names_every_recurrent_model_that_can_be_exported() -> None:
     assert exported | others | {"bilstm", "ncde", "nrde"} == set(names())
 
 
+def listed(pattern: str) -> set[str]:
+    """What the first column of a table of the reference has of a pattern."""
+    return set(re.findall(rf"^\| {pattern}", REFERENCE, re.MULTILINE))
+
+
 def test_the_reference_lists_the_environment_variables_that_the_code_reads() -> None:
-    used = {
-        name for path in CODE for name in re.findall(r"\bPHYSML_[A-Z]+\b", path.read_text(encoding="utf-8"))
-    }
-    assert set(re.findall(r"^\| `(PHYSML_[A-Z]+)` \|", REFERENCE, re.MULTILINE)) == used
+    used = {name for path in CODE for name in re.findall(r"\bPHYSML_[A-Z]+\b", text_of(path))}
+    assert listed(r"`(PHYSML_[A-Z]+)` \|") == used
 
 
 def test_the_reference_lists_the_variables_of_the_makefile() -> None:
-    set_by_users = re.findall(
-        r"^([A-Z_]+) \?=", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
-    )
-    assert set(re.findall(r"^\| `([A-Z_]+)=", REFERENCE, re.MULTILINE)) == set(set_by_users)
+    assert listed("`([A-Z_]+)=") == VARIABLES
 
 
 def test_the_reference_lists_the_extras() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    listed = set(re.findall(r"^\| `([a-z]+)` \|", REFERENCE, re.MULTILINE))
-    assert {*listed, "all", "dev"} == set(project["optional-dependencies"])
+    project = tomllib.loads(text_of("pyproject.toml"))["project"]
+    assert listed(r"`([a-z]+)` \|") | {"all", "dev"} == set(project["optional-dependencies"])
 
 
 def test_the_reference_lists_the_exit_codes_of_the_errors() -> None:
-    listed = {int(code) for code in re.findall(r"^\| (\d+) \|", REFERENCE, re.MULTILINE)}
-    kinds = [
-        kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, PhysmlError)
-    ]
-    assert listed == {0} | {kind.exit_code for kind in kinds}
+    kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, PhysmlError)]
+    assert listed(r"(\d+) \|") == {"0"} | {str(kind.exit_code) for kind in kinds}
 
 
 # ---------------------------------------------------------------------------- the extraction itself

@@ -14,15 +14,8 @@ TOUR = json.loads((ROOT / "docs" / "tour.ipynb").read_text(encoding="utf-8"))
 def test_its_cells_run(tmp_path: Path) -> None:
     code = "\n\n".join("".join(cell["source"]) for cell in TOUR["cells"] if cell["cell_type"] == "code")
     environment = os.environ | {"MPLBACKEND": "agg", "PHYSML_RESULTS": str(tmp_path), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    options = {"cwd": ROOT, "env": environment, "timeout": 300}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, **options)
     assert done.returncode == 0, done.stderr
     assert [*(tmp_path / "runs").rglob("*-seed*.json")]
 
