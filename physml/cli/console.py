@@ -1,6 +1,7 @@
 """Plans, ends of runs and aligned lists as plain text, for people and for pipes."""
 
 import codecs
+import errno
 import io
 import math
 import os
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from physml.base.paths import display_path, work_root
 from physml.base.text import plain, shown, terminal
+from physml.training.interrupt import close_terminal
 
 if TYPE_CHECKING:
     from physml.queue.planning import Planned
@@ -35,10 +37,26 @@ def write_what_the_terminal_can(arguments: Sequence[str] = ()) -> None:
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if type(stream) is io.TextIOWrapper:
+            if stream.isatty():
+                raw = _Terminal(stream.fileno(), "wb", closefd=False)
+                stream = io.TextIOWrapper(io.BufferedWriter(raw), stream.encoding, line_buffering=True)
             stream.reconfigure(errors="physml")
             setattr(sys, name, _Plain(stream))
         if isinstance(stream := getattr(sys, name), _Plain):
             stream.hides = any(shown(word) != word for word in arguments)
+
+
+class _Terminal(io.FileIO):
+    """A terminal: once it is closed, what is written goes nowhere; SIGHUP may come later or be ignored."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+        close_terminal()
+        return super().write(data)
 
 
 class _Plain(io.TextIOWrapper):

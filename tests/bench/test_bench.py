@@ -26,7 +26,6 @@ from scripts.bench import (
     memory,
     plot,
     report,
-    rounds,
     run,
     store,
     targets,
@@ -37,24 +36,20 @@ from scripts.bench.variants import VARIANTS, Step, batch, layer, step_of
 from scripts.bench.workloads import WORKLOADS, Workload
 
 SMALL = {"T": 5, "B": 3, "D": 2, "H": 7}
-OFFICIAL = [w for w in WORKLOADS if w.name in ("cornn-psmnist-128", "cornn-ncifar", "lem-fhn")]
-by_name = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda w: w.name)
-
-
-@pytest.fixture(autouse=True)
-def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
-    return tmp_path / "bench"
+SMALL_ONES = tuple(w.with_sizes(SMALL) for w in WORKLOADS)
+OFFICIAL = [w for w in SMALL_ONES if w.name in ("cornn-psmnist-128", "cornn-ncifar", "lem-fhn")]
+pytestmark = pytest.mark.usefixtures("results")
+by_name = pytest.mark.parametrize("workload", SMALL_ONES, ids=lambda w: w.name)
+ONCE = ["--workload", "lem-fhn", "--rounds", "1", "--budget-s", "0", "--passes"]
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole bench at tiny sizes."""
-    monkeypatch.setattr(run, "WORKLOADS", tuple(w.with_sizes(SMALL) for w in WORKLOADS))
+    monkeypatch.setattr(run, "WORKLOADS", SMALL_ONES)
     monkeypatch.setattr(growth, "MIDDLE", (growth.MIDDLE[1].with_sizes(SMALL),))
     monkeypatch.setattr(growth, "SWEEPS", {"T": (2, 4)})
     monkeypatch.setattr(gemm, "CPU_SHAPES", gemm.CPU_SHAPES[1:2])
-    monkeypatch.setattr(rounds, "SAMPLE_S", 0.0)  # one call is a sample
     monkeypatch.setattr(keeping, "refusal", lambda _: "not here")  # no further process
 
 
@@ -63,7 +58,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("workload", OFFICIAL, ids=lambda w: w.name)
 def test_the_loop_of_the_official_code_is_the_same_map(workload: Workload) -> None:
-    workload = workload.with_sizes(SMALL)
     own = layer(workload, "reference")
     loop = OfficialLoop(own).double()  # type: ignore[arg-type]
     u = batch(workload)[0].double()
@@ -76,7 +70,6 @@ def test_the_loop_of_the_official_code_is_the_same_map(workload: Workload) -> No
 def test_the_authors_cell_is_taken_from_a_clone(
     workload: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    workload = workload.with_sizes(SMALL)
     monkeypatch.delenv("PHYSML_OFFICIAL", raising=False)
     with pytest.raises(InputError, match="PHYSML_OFFICIAL names no folder"):
         step_of(workload, "authors", "cpu")
@@ -100,7 +93,6 @@ coRNNCell = LEMCell
 @by_name
 def test_jax_computes_the_same(workload: Workload) -> None:
     pytest.importorskip("jax")
-    workload = workload.with_sizes(SMALL)
     reference = Step(workload, "reference")
     outputs, gradients = step_of(workload, "jax", "cpu")()  # type: ignore[misc]
     path = torch.from_numpy(np.array(outputs)).transpose(0, 1)
@@ -123,14 +115,11 @@ def test_onnxruntime_computes_the_same(n_layers: int) -> None:
 def test_what_is_absent_is_a_reason(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     for package in ("jax", "onnxruntime"):
         monkeypatch.setitem(sys.modules, package, None)
-    arguments = ["--workload", "lem-fhn", "--passes", "time,inference", "--rounds", "1", "--budget-s", "0"]
-    result = run.bench(run.parser().parse_args(arguments))
+    result = run.bench(run.parser().parse_args([*ONCE, "time,inference"]))
     fhn = result["workloads"]["lem-fhn"]
     assert "pip install 'jax>=0.4.35'" in fhn["variants"]["jax"]["not_run"]
-    assert (
-        "pip install 'onnx>=1.17' 'onnxruntime>=1.20' 'onnxscript>=0.5'"
-        in fhn["inference"]["variants"]["onnx"]["not_run"]
-    )
+    onnx = "pip install 'onnx>=1.17' 'onnxruntime>=1.20' 'onnxscript>=0.5'"
+    assert onnx in fhn["inference"]["variants"]["onnx"]["not_run"]
     text = report.markdown({**result, "targets": []}, "cpu")
     assert "the variant jax needs jax" in text and "the variant onnx needs onnxruntime" in text
 
@@ -138,9 +127,8 @@ def test_what_is_absent_is_a_reason(small: None, monkeypatch: pytest.MonkeyPatch
 def test_a_process_that_keeps_its_memory_times_the_same_steps() -> None:
     if reason := keeping.refusal("cpu"):
         pytest.skip(reason)
-    workload = WORKLOADS[0].with_sizes(SMALL)
     assert keeping.refusal("cuda")
-    with keeping.steps_kept(workload, ["lstm", "triton"], "cpu", 1) as (steps, refused):
+    with keeping.steps_kept(SMALL_ONES[0], ["lstm", "triton"], "cpu", 1) as (steps, refused):
         assert "runs on a GPU" in refused["triton"]["not_run"]
         ms, wall_ms = sample(steps["lstm"], 2, "cpu")
         assert ms > 0 and wall_ms > 0
@@ -151,7 +139,6 @@ def test_a_process_that_keeps_its_memory_times_the_same_steps() -> None:
 
 @by_name
 def test_operations_are_those_that_torch_counts(workload: Workload) -> None:
-    workload = workload.with_sizes(SMALL)
     step = Step(workload, "reference")
     with FlopCounterMode(display=False) as counter:
         step()
@@ -178,14 +165,12 @@ def test_the_limits_of_known_cases() -> None:
 
 @by_name
 def test_every_variant_has_the_same_weights_and_batch(workload: Workload) -> None:
-    workload = workload.with_sizes(SMALL)
     errors = check_backends.gradient_errors(workload, ["reference", "torch"], "cpu")
     assert all(entry["error"] < 1e-4 for entry in errors.values()), errors
 
 
 def test_a_wrong_gradient_is_seen() -> None:
-    workload = WORKLOADS[0].with_sizes(SMALL)
-    gradients = Step(workload, "reference").gradients()
+    gradients = Step(SMALL_ONES[0], "reference").gradients()
     wrong = {**gradients, "b": gradients["b"] * 1.01}
     assert check_backends.worst(wrong, gradients) == {"error": 0.01, "parameter": "b"}
 
@@ -316,34 +301,32 @@ def test_a_machine_class_names_no_host() -> None:
     assert os.uname().nodename not in json.dumps(store.machine("cpu"))
 
 
-def cpuinfo(folder: Path, vendor: str, family: int, model: int, stepping: int, flags: str) -> Path:
-    lines = {"processor": 0, "vendor_id": vendor, "cpu family": family, "model": model, "model name": "?"}
-    lines |= {"stepping": stepping, "flags": flags}
-    processor = "".join(f"{key}\t: {value}\n" for key, value in lines.items())
+def cpuinfo(folder: Path, *numbers: object) -> Path:
+    keys = ("vendor_id", "cpu family", "model", "stepping", "flags", "processor", "model name")
+    lines = zip(keys, (*numbers, 0, "?"), strict=True)
+    processor = "".join(f"{key}\t: {value}\n" for key, value in lines)
     files.write_text(folder / "cpuinfo", f"{processor}\n{processor}")
     return folder / "cpuinfo"
 
 
 @pytest.mark.parametrize(
-    ("vendor", "family", "model", "stepping", "name"),
+    ("numbers", "name"),
     [
-        ("AuthenticAMD", 25, 1, 1, "Zen 3"),
-        ("AuthenticAMD", 25, 17, 1, "Zen 4"),
-        ("AuthenticAMD", 25, 33, 0, "Zen 3"),
-        ("AuthenticAMD", 25, 160, 2, "Zen 4"),
-        ("AuthenticAMD", 26, 2, 1, "Zen 5"),
-        ("GenuineIntel", 6, 85, 4, "Skylake-SP"),
-        ("GenuineIntel", 6, 85, 7, "Cascade Lake"),
-        ("GenuineIntel", 6, 143, 8, "Sapphire Rapids"),
-        ("GenuineIntel", 6, 250, 0, "family 6 model 250"),
+        (("AuthenticAMD", 25, 1, 1), "Zen 3"),
+        (("AuthenticAMD", 25, 17, 1), "Zen 4"),
+        (("AuthenticAMD", 25, 33, 0), "Zen 3"),
+        (("AuthenticAMD", 25, 160, 2), "Zen 4"),
+        (("AuthenticAMD", 26, 2, 1), "Zen 5"),
+        (("GenuineIntel", 6, 85, 4), "Skylake-SP"),
+        (("GenuineIntel", 6, 85, 7), "Cascade Lake"),
+        (("GenuineIntel", 6, 143, 8), "Sapphire Rapids"),
+        (("GenuineIntel", 6, 250, 0), "family 6 model 250"),
     ],
 )
-def test_generations_of_processors(
-    tmp_path: Path, vendor: str, family: int, model: int, stepping: int, name: str
-) -> None:
-    facts = provenance.cpu_facts(cpuinfo(tmp_path, vendor, family, model, stepping, "sse2 avx avx2 avx512f"))
+def test_generations_of_processors(tmp_path: Path, numbers: tuple[object, ...], name: str) -> None:
+    facts = provenance.cpu_facts(cpuinfo(tmp_path, *numbers, "sse2 avx avx2 avx512f"))
     assert (facts["microarchitecture"], facts["vectors"]) == (name, "AVX-512")
-    assert (facts["family"], facts["model"], facts["stepping"]) == (family, model, stepping)
+    assert (facts["family"], facts["model"], facts["stepping"]) == numbers[1:]
 
 
 def test_a_system_that_tells_less_gives_less(tmp_path: Path) -> None:
@@ -360,8 +343,7 @@ def test_a_run_of_one_workload_updates_its_part_alone(
     results: Path, small: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(memory, "measure", lambda *_: {"mib": 1.0})
-    options = ["--rounds", "1", "--budget-s", "0"]
-    assert run.main([*options, "--workload", "lem-fhn,cornn-psmnist-128"]) == 0
+    assert run.main(["--rounds", "1", "--budget-s", "0", "--workload", "lem-fhn,cornn-psmnist-128"]) == 0
     (path,) = results.glob("*.json")
     first = store.read(path)
     assert set(first["workloads"]) == {"lem-fhn", "cornn-psmnist-128"}
@@ -381,21 +363,19 @@ def test_a_run_of_one_workload_updates_its_part_alone(
     packing = {"schema": 1, "experiment": "lem/x", "epochs": 20, "runs": 4, "cores": 2, "ways": ways}
     packing["moment"] = fhn["run"]
     files.write_json(store.path_of(f"packing-{path.stem}"), packing)
-    assert run.main([*options, "--workload", "lem-fhn", "--passes", "memory"]) == 0
+    assert run.main([*ONCE, "memory"]) == 0
     second = store.read(path)
     assert second["packing"] == packing
     assert second["workloads"]["cornn-psmnist-128"] == first["workloads"]["cornn-psmnist-128"]
     assert second["workloads"]["lem-fhn"]["variants"] == fhn["variants"]
-    assert (
-        "| one at a time |            40 |                  85 |   1 |" in path.with_suffix(".md").read_text()
-    )
+    text = path.with_suffix(".md").read_text(encoding="utf-8")
+    assert "| one at a time |            40 |                  85 |   1 |" in text
     assert "Written: " in capsys.readouterr().out
 
 
 def test_the_passes_over_threads_and_growth(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "THREADS_FROM", 1)
-    arguments = ["--rounds", "1", "--budget-s", "0", "--passes", "threads", "--workload", "lem-smnist"]
-    options = run.parser().parse_args([*arguments, "--no-write"])
+    options = run.parser().parse_args([*ONCE, "threads", "--workload", "lem-smnist", "--no-write"])
     result = {**run.bench(options), "growth": run.grown(options)}
     cells = result["workloads"]["lem-smnist"]["threads"]["variants"]
     assert {"wall_ms", "n"} <= set(cells["lstm"]["1"]) & set(cells["lstm"]["2"])
@@ -410,9 +390,8 @@ def test_the_passes_over_threads_and_growth(small: None, monkeypatch: pytest.Mon
 def test_a_choice_of_variants_and_tiny_sizes_are_printed_only(
     results: Path, small: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--workload", "lem-fhn", "--passes", "time", "--rounds", "1", "--budget-s", "0"]
-    assert run.main([*options, "--variants", "reference,lstm"]) == 0
-    assert run.main([*options, "--quick"]) == 0
+    assert run.main([*ONCE, "time", "--variants", "reference,lstm"]) == 0
+    assert run.main([*ONCE, "time", "--quick"]) == 0
     assert not results.exists()
     assert capsys.readouterr().out.count("othing was written") == 2
 
@@ -422,8 +401,7 @@ def test_a_damaged_or_foreign_file_is_not_overwritten(results: Path, small: None
     path.parent.mkdir(parents=True)
     for content in ("{", '{"schema": 99}'):
         path.write_text(content, encoding="utf-8")
-        arguments = ["--workload", "lem-fhn", "--passes", "time", "--rounds", "1", "--budget-s", "0"]
-        assert run.main(arguments) == 2
+        assert run.main([*ONCE, "time"]) == 2
         assert path.read_text(encoding="utf-8") == content
 
 
@@ -454,7 +432,7 @@ def test_peak_memory_is_that_of_the_pass() -> None:
     workload = dataclasses.replace(WORKLOADS[0], T=64, B=128, H=256)
     peak = memory.measure(workload, "reference", "cpu")
     assert 40 < peak["mib"] < 400
-    assert "CUDA alone" in memory.measure(WORKLOADS[-1].with_sizes(SMALL), "official", "cpu")["not_run"]
+    assert "CUDA alone" in memory.measure(SMALL_ONES[-1], "official", "cpu")["not_run"]
 
 
 def test_without_matplotlib_there_is_no_plot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,14 +17,9 @@ ROUND = {"clock_s": 8.0, "processor_s": 4.0, "loop_s": 2.0}
 
 
 def measured(experiment):
-    fast = {key: value / 4 for key, value in ROUND.items()}
-    return {
-        "experiment": experiment,
-        "epochs": 10,
-        "runs": 2,
-        "moment": graph.store.moment("cpu", 1),
-        "ways": {"plain": [ROUND], "physml": [fast]},
-    }
+    ways = {"plain": [ROUND], "physml": [{key: value / 4 for key, value in ROUND.items()}]}
+    moment = graph.store.moment("cpu", 1)
+    return {"experiment": experiment, "epochs": 10, "runs": 2, "moment": moment, "ways": ways}
 
 
 @pytest.mark.grid
@@ -33,14 +28,8 @@ def test_the_plain_network_of_gradient_gating_is_ours():
     keys = {"hidden": 6, "n_layers": 3, "p": 2.5, "aggregate": "mean", "conv": "sage", "own_gate": True}
     keys |= {"input_dropout": 0.0, "out_dropout": 0.0}
     plain = graph_plain.GatedNet(4, 3, keys)
-    ours = GradientGating(
-        MeanConvolution(6, 6),
-        3,
-        p=2.5,
-        activation="relu",
-        aggregate="mean",
-        gate_coupling=MeanConvolution(6, 6),
-    )
+    gate = {"gate_coupling": MeanConvolution(6, 6), "aggregate": "mean"}
+    ours = GradientGating(MeanConvolution(6, 6), 3, p=2.5, activation="relu", **gate)
     for theirs, mine in ((plain.conv, ours.forces[0].coupling), (plain.gate, ours.gates[0].coupling)):
         mine.lin_l.load_state_dict(theirs.lin_l.state_dict())
         mine.lin_r.load_state_dict(theirs.lin_r.state_dict())

@@ -6,18 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from c_compiler import needs_compiler
 
-from physml.ops.lem.native import SOURCE
-from physml.ops.native.library import Unavailable, load
-from scripts.bench import dispatch, rounds, streaming
+from scripts.bench import dispatch, streaming
 
 
 @pytest.fixture(autouse=True)
-def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
-    monkeypatch.setattr(rounds, "SAMPLE_S", 0.0)  # one call is a sample
+def quick(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "SAMPLE_S", 0.0)
-    return tmp_path / "bench"
 
 
 @pytest.mark.grid
@@ -60,10 +56,7 @@ def test_ours_and_the_plain_cell_are_the_same_map(name: str) -> None:
 
 
 def test_choices_are_compared_with_all_backends(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    try:
-        load(SOURCE, torch.float32)
-    except Unavailable as reason:
-        pytest.skip(str(reason))
+    needs_compiler()
     sizes = ["--op", "lem,cell", "--hidden", "5", "--batch", "2", "--steps", "3", "--rounds", "1"]
     assert dispatch.main(sizes) == 0
     (path,) = results.glob("dispatch-*.json")

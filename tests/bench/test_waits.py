@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 
-from scripts.bench import clusters, rounds, waits
+from scripts.bench import clusters, waits
 
 
 @pytest.fixture(autouse=True)
-def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
-    monkeypatch.setattr(rounds, "SAMPLE_S", 0.0)  # one call is a sample
+def small(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waits, "STACKS", {"S5": waits.S5})
     monkeypatch.setattr(waits, "LEM", lambda d, h, dt: waits.nn.LSTM(d, h, batch_first=True))
     sizes: dict[str, list[Any]] = {"state-spaces": [(1, 5)], "last-step": [(2, 3)], "edges": [20]}
@@ -21,10 +19,10 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:FutureWarning")  # of PyG
-def test_every_way_is_timed_or_says_why_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_way_is_timed_or_says_why_not(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = [f"--part={name}" for name in waits.PARTS]
     assert waits.main([*words, "--rounds", "1", "--budget", "0"]) == 0
-    (path,) = (tmp_path / "bench").glob("waits-*.json")
+    (path,) = results.glob("waits-*.json")
     cases = json.loads(path.read_text())["cases"]
     assert len(cases) == 6 and all("ms" in ways["auto"] for name, ways in cases.items() if "LEM" not in name)
     ways = [way for case in cases.values() for way in case.values()]

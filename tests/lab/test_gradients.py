@@ -1,10 +1,11 @@
 """Gradients by step against one graph over all steps in which every step has parameters of its own."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from drawn_layers import numbers
+from drawn_layers import leaves, like, numbers
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
@@ -42,6 +43,7 @@ class Leaky(nn.Module):
 
 def layers() -> dict[str, nn.Module]:
     torch.manual_seed(0)
+    stack = partial(SequenceModel, readout="last", tokens=False, n_layers=2)
     nets: dict[str, nn.Module] = {
         "cornn": CoRNN(D, H, dt=0.3, gamma=1.2, epsilon=0.9),
         "cornn-implicit": CoRNN(D, H, dt=0.3, gamma=1, epsilon=1, damping="implicit"),
@@ -56,12 +58,8 @@ def layers() -> dict[str, nn.Module]:
         "urnn": UnitaryRNN(D, H),
         "full_urnn": FullCapacityURNN(D, H),
         "own": Leaky(),
-        "stack": SequenceModel(
-            lambda d: LEM(d, H), d_in=D, d_out=1, readout="last", tokens=False, n_layers=2
-        ),
-        "stack-urnn": SequenceModel(
-            lambda d: UnitaryRNN(d, H), d_in=D, d_out=1, readout="last", tokens=False, n_layers=2
-        ),
+        "stack": stack(lambda d: LEM(d, H), D, 1),
+        "stack-urnn": stack(lambda d: UnitaryRNN(d, H), D, 1),
     }
     return {name: layer.double().eval() for name, layer in nets.items()}
 
@@ -76,15 +74,12 @@ def unrolled(layer: nn.Module, u: Tensor, loss: Any) -> tuple[list[dict[str, Ten
     state, output = None, u
     for k, own in enumerate(copies):
         output, state = functional_call(layer, own, (u[:, k : k + 1],), {"state": state})
-    value = loss(output[:, -1] if output.dim() == 3 else output)
-    flat = [p for own in copies for p in own.values()]
-    gradients = list(torch.autograd.grad(value, [u, *flat], allow_unused=True))
-    of_u = gradients.pop(0)
-    zeros = [torch.zeros_like(p) if g is None else g for g, p in zip(gradients, flat, strict=True)]
-    names = list(copies[0])
-    return [
-        dict(zip(names, zeros[i : i + len(names)], strict=True)) for i in range(0, len(zeros), len(names))
-    ], of_u
+    loss(output[:, -1] if output.dim() == 3 else output).backward()
+    by_step = [
+        {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in own.items()} for own in copies
+    ]
+    assert u.grad is not None
+    return by_step, u.grad
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -109,17 +104,14 @@ def test_every_step_is_that_of_a_network_with_parameters_of_its_own_at_each(name
 @pytest.mark.parametrize("name", ["cornn", "unicornn", "lem", "lstm", "exprnn"])
 def test_products_of_jacobians_are_the_derivative_of_all_steps_at_once(name: str) -> None:
     layer, u = layers()[name], numbers(1, T, D)
-    _, like = layer(u)
-    nested = isinstance(like[0], tuple)
-    parts = [x for pair in like for x in pair] if nested else list(like)
+    _, end = layer(u)
+    sizes = [x.shape[1] for x in leaves(end)]
 
     def flow(x: Tensor) -> Tensor:
-        pieces = [piece[None] for piece in x.split([p.shape[1] for p in parts])]
-        state = tuple(zip(pieces[::2], pieces[1::2], strict=True)) if nested else tuple(pieces)
-        _, after = layer(u, state)
-        return torch.cat([y[0] for y in ([z for pair in after for z in pair] if nested else after)])
+        _, after = layer(u, like(end, iter(x[None].split(sizes, 1))))
+        return torch.cat([y[0] for y in leaves(after)])
 
-    rest = torch.zeros(sum(p.shape[1] for p in parts), dtype=torch.double)
+    rest = torch.zeros(sum(sizes), dtype=torch.double)
     expected = torch.autograd.functional.jacobian(flow, rest)
     products = dict(jacobian_products(layer, u))
     assert list(products) == list(range(1, T + 1))

@@ -106,18 +106,17 @@ def test_steps_of_lem_are_those_of_its_loop_on_valid_data(task: Adding) -> None:
     s = network.layers[0].symbols()
     u = next(iter(task.batches("valid", 4))).input
     y, z = torch.zeros(4, H), torch.zeros(4, H)
-    of_z, of_y = [], []
+    path = []
     for x in u.unbind(1):
         a, b = (0.5 * torch.sigmoid(y @ s[f"W{i}"].T + x @ s[f"V{i}"].T + s[f"b{i}"]) for i in "12")
         z = (1 - a) * z + a * torch.tanh(y @ s["Wz"].T + x @ s["Vz"].T + s["bz"])
         y = (1 - b) * y + b * torch.tanh(z @ s["Wy"].T + x @ s["Vy"].T + s["by"])
-        of_z.append(a)
-        of_y.append(b)
-    measured = EffectiveSteps(n=4).measure(network, task, "cpu")
-    for i, steps in enumerate((torch.stack(of_z).detach(), torch.stack(of_y).detach()), 1):
-        assert measured[f"steps/least_{i}"] == pytest.approx(float(steps.min()), rel=1e-5)
-        assert measured[f"steps/mean_{i}"] == pytest.approx(float(steps.mean()), rel=1e-5)
-        assert measured[f"steps/greatest_{i}"] == pytest.approx(float(steps.max()), rel=1e-5)
+        path.append(torch.stack([a, b]).detach())
+    expected = {}
+    for i, steps in enumerate(torch.stack(path, 1), 1):
+        numbers = {"least": steps.min(), "mean": steps.mean(), "greatest": steps.max()}
+        expected |= {f"steps/{name}_{i}": float(value) for name, value in numbers.items()}
+    assert EffectiveSteps(n=4).measure(network, task, "cpu") == pytest.approx(expected, rel=1e-5)
 
 
 def norm(parts: dict[str, Tensor]) -> float:
@@ -129,11 +128,7 @@ def test_gradients_by_lag_are_those_of_weights_of_one_step(task: Adding) -> None
     before = copy.deepcopy(network.state_dict())
     random = torch.get_rng_state()
     by_lag = GradientByLag(lags=[0, 2, 5, 6, 50], n=4).measure(network, task, "cpu")
-    assert {name for name in by_lag if "lag" in name} == {
-        "gradient/lag_0",
-        "gradient/lag_2",
-        "gradient/lag_5",
-    }
+    assert {name for name in by_lag if "lag" in name} == {f"gradient/lag_{lag}" for lag in (0, 2, 5)}
 
     double = copy.deepcopy(network).double()
     batch = next(iter(task.batches("valid", 4)))
@@ -186,21 +181,13 @@ def test_stiffness_is_that_of_the_jacobian_where_the_flow_starts(task: Adding) -
     for sequence in next(iter(task.batches("valid", 3))).input.double():
         h = torch.tanh(s["V"] @ sequence[0] + s["b"])
         F = s["theta2"] @ torch.diag(1 - torch.tanh(s["theta1"] @ h + s["b1"]) ** 2) @ s["theta1"]
-        whole = torch.cat(
-            [
-                torch.cat([torch.zeros(H, H).double(), torch.eye(H).double()], 1),
-                torch.cat([F, -0.3 * torch.eye(H).double()], 1),
-            ]
-        )
+        eye = torch.eye(H).double()
+        whole = torch.cat([torch.cat([0 * eye, eye], 1), torch.cat([F, -0.3 * eye], 1)])
         size = torch.linalg.eigvals(whole).abs().detach()
         ratios.append(float(size.max() / size.min()))
         greatest.append(float(size.max()))
     assert stiffness["stiffness/ratio"] == pytest.approx(sorted(ratios)[1], rel=1e-6)
     assert stiffness["stiffness/greatest"] == pytest.approx(sorted(greatest)[1], rel=1e-6)
-
-
-class NoSymbols(nn.Module):
-    """A network without layers of ours."""
 
 
 @pytest.mark.parametrize(
@@ -214,7 +201,7 @@ class NoSymbols(nn.Module):
 )
 def test_networks_that_a_measure_is_not_for(task: Adding, measure: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        measure.measure(NoSymbols(), task, "cpu")
+        measure.measure(nn.Linear(1, 1), task, "cpu")
 
 
 def test_lags_must_be_numbers_of_steps() -> None:

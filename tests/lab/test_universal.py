@@ -28,9 +28,6 @@ def times(dt: float) -> np.ndarray:
     return dt * np.arange(1, round(T_END / dt) + 1)
 
 
-# ---------------------------------------------------------------------------- 4.2.4: the sine transform
-
-
 def test_the_sine_transform_is_its_integral() -> None:
     dt, omega = 1e-3, np.array([0.7, 5.0])
     transform = universal.sine_transform(np.sin(3 * times(dt))[None], dt, omega)[0, 1499]
@@ -60,16 +57,12 @@ def test_4_2_4_is_broken_by_a_nonlinear_oscillator() -> None:
     assert transform_error(0.005, 3.0, "tanh", 5.0) > 1
 
 
-# ---------------------------------------------------------------------------- 4.2.6: its inversion
-
-
 def inversion_error(n: int, side: str = "behind", of: Any = None, dt: float = 2e-3) -> float:
     """Over t in [0, T] and tau in [0, 1/2], for inputs (B, T)."""
-    u = universality.drawn(4, dt, 0) if of is None else of
+    u, taus = universality.drawn(4, dt, 0) if of is None else of, np.array([0, 0.1, 0.25, 0.5])
     inverse = universal.inversion(T_END, universality.mollifier(n), n, side=side)
-    again = inverse(universal.sine_transform(u, dt, inverse.omega), np.array([0, 0.1, 0.25, 0.5]))
-    delays = [universality.delayed(u, round(tau / dt)) for tau in (0, 0.1, 0.25, 0.5)]
-    return float(np.abs(again - np.stack(delays, -1)).max())
+    again = inverse(universal.sine_transform(u, dt, inverse.omega), taus)
+    return float(np.abs(again - np.stack([universality.delayed(u, round(t / dt)) for t in taus], -1)).max())
 
 
 def test_4_2_6_the_input_is_found_from_its_transforms() -> None:
@@ -116,9 +109,6 @@ def test_4_2_6_is_broken_by_an_input_that_starts_with_a_jump() -> None:
     assert inversion_error(300, of=np.ones((1, 1000))) > 0.4
 
 
-# ---------------------------------------------------------------------------- 4.2.8, 4.2.9
-
-
 @pytest.mark.parametrize("activation", ["tanh", "sin"])
 def test_4_2_8_nonlinear_oscillators_compute_it_to_any_accuracy(activation: Any) -> None:
     s = np.array([0.1, 0.01, 1.0])
@@ -141,28 +131,21 @@ def test_4_2_9_oscillators_delay_their_input() -> None:
     assert fine < 0.25
 
 
-# ---------------------------------------------------------------------------- 4.2.5, 4.2.10, 4.2.1
-
-
 def test_4_2_5_the_operator_is_a_function_of_the_transforms() -> None:
     errors = universality.fundamental(counts=np.array([20, 75, 150]), dt=4e-3, inputs=4, seed=0)["y"]
     assert errors[0] > 3 * errors[1] > 5 * errors[2]
     assert errors[2] < 0.12
 
 
-PERCEPTRON = Shallow(
-    np.array([[1.0], [-2.0], [0.5]]), np.array([0.3, 0.5, -1.0]), np.array([[1.0, 0.5, -1.0]])
-)
+PERCEPTRON = Shallow(np.array([[1], [-2], [0.5]]), np.array([0.3, 0.5, -1]), np.array([[1, 0.5, -1]]))
 
 
 def perceptron_error(third: int, u: np.ndarray, dt: float) -> float:
-    network = PERCEPTRON
     epsilon = universality.mollifier(third)
-    layers, A, c = universal.perceptron(
-        network, np.ones(1), universal.inversion(T_END, epsilon, third), delta=epsilon / 2, s=1e-4, dt=dt
-    )
-    output = universal.assembled(layers, A, c, p=1, dt=dt).run(u[..., None])[..., 0]
-    return float(np.abs(output - network(u.reshape(-1, 1)).reshape(u.shape)).max())
+    inverse = universal.inversion(T_END, epsilon, third)
+    built = universal.perceptron(PERCEPTRON, np.ones(1), inverse, delta=epsilon / 2, s=1e-4, dt=dt)
+    output = universal.assembled(*built, p=1, dt=dt).run(u[..., None])[..., 0]
+    return float(np.abs(output - PERCEPTRON(u.reshape(-1, 1)).reshape(u.shape)).max())
 
 
 def test_4_2_10_two_layers_are_a_perceptron_at_every_time() -> None:
@@ -267,9 +250,6 @@ def test_4_21_is_broken_outside_of_the_compact_set() -> None:
     assert inside < 0.25 < 1 < outside
 
 
-# ---------------------------------------------------------------------------- (4.5): the Hamiltonian
-
-
 SPRINGS, PUSH = np.array([-1.0, -2.5, -0.3]), np.array([0.4, -0.8, 0.2])
 
 
@@ -314,23 +294,16 @@ def test_4_5_its_steps_are_those_of_the_oscillators(multilayer: bool) -> None:
             np.testing.assert_allclose(np.stack([part[0].numpy() for part in state]), [y, z], atol=1e-12)
 
 
+TWO, INVERSE = Shallow(np.eye(2), np.zeros(2), np.eye(2)), universal.inversion(1.0, 0.1, 5)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: universal.oscillators(np.zeros(1), s=1e-3), "must not be 0"),
         (lambda: universal.oscillators(np.ones(1), s=1e-3, dt=2.0), "dt must be below"),
         (lambda: universal.inversion(1.0, 0.1, 5, side="left"), "side"),
-        (
-            lambda: universal.three_layers(
-                Shallow(np.eye(2), np.zeros(2), np.eye(2)),
-                np.ones(3),
-                universal.inversion(1.0, 0.1, 5),
-                p=1,
-                delta=0.1,
-                dt=0.01,
-            ),
-            "4 inputs",
-        ),
+        (lambda: universal.three_layers(TWO, np.ones(3), INVERSE, p=1, delta=0.1, dt=0.01), "4 inputs"),
     ],
 )
 def test_what_is_refused(call: Any, message: str) -> None:

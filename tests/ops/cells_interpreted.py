@@ -8,11 +8,11 @@ from copy import deepcopy
 from functools import partial
 from itertools import product
 
+import cells
 import pytest
 import torch
-from cells import CELLS, DIAGONAL, FUNCTIONS, distance, given, made, of_each_function, results
+from cells import CELLS, DIAGONAL, compare, double, given, made, near, pair
 from torch import nn
-from torch.nn import functional as F
 from variants import variants
 
 from physml.base.errors import InputError
@@ -33,38 +33,17 @@ pytestmark = pytest.mark.filterwarnings("ignore:invalid value|divide by zero|ove
 SIZES = [(1, 1, 1, 1), (3, 5, 2, 5)]  # B, T, D, H
 
 
-def pair(name, D, H):
-    """A cell in float32, and in float64 with the same weights."""
-    cell, exact = made(name, D, H, torch.float32), made(name, D, H)
-    for x, y in zip(exact.parameters, cell.parameters, strict=True):
-        x.data.copy_(y)
-    return cell, exact
-
-
-def double(*tensors):
-    return [x.detach().double().requires_grad_() for x in tensors]
-
-
-def near(values, expected, tolerance=1e-5):
-    for x, y in zip(expected, values, strict=True):
-        assert distance(x, None if y is None else y.double()) < tolerance
-
-
-def compare(name, B, T, D, H):
-    """Results of kernels against float64 of the loop; returns the former."""
-    cell, exact = pair(name, D, H)
-    u, state = given(cell, B, T, D, torch.float32)
-    computed = results(cell.step, u, state, [*cell.parameters, *state, u], "triton")
-    u, *state = double(u, *state)
-    near(computed, results(exact.step, u, tuple(state), [*exact.parameters, *state, u], "reference"))
-    return computed
+def in_kernels(name, B, T, D, H):
+    """Results of kernels, which are near the loop in float64."""
+    single, exact = pair(name, D, H)
+    return compare(single, exact, *given(single, B, T, D, torch.float32), "triton", 1e-5)
 
 
 @pytest.mark.parametrize(
     ("name", "size"), variants(((name, SIZES[-1]) for name in CELLS), product(CELLS, SIZES))
 )
 def test_outputs_and_gradients_are_those_of_the_loop(name, size):
-    compare(name, *size)
+    in_kernels(name, *size)
 
 
 @pytest.mark.parametrize("name", DIAGONAL)
@@ -75,9 +54,9 @@ def test_cells_without_a_product_between_steps_are_launched_once(name, monkeypat
     for module, function in ((gpu.TritonProgram, "launch"), (gpu, "_multiply")):
         call = getattr(module, function)
         monkeypatch.setattr(module, function, lambda *x, call=call, **k: (launched.append(1), call(*x, **k)))
-    compare(name, 3, 5, 2, 5)
+    in_kernels(name, 3, 5, 2, 5)
     n = len(launched)
-    compare(name, 3, 3, 2, 5)
+    in_kernels(name, 3, 3, 2, 5)
     assert n == len(launched) - n > 0
 
 
@@ -108,16 +87,16 @@ def test_layers_without_a_product_between_steps(name):
         wrt = [x, *model.parameters()]
         total = output.square().sum() + sum(x.sum() for x in state)
         runs.append([output, *state, *torch.autograd.grad(total, wrt, materialize_grads=True)])
-    near(*runs)
+    near(*runs, 1e-5)
 
 
 @pytest.mark.parametrize("name", ["lstm", "oscillator"])
 def test_blocks_of_steps_and_their_graphs_join(name, monkeypatch):
     """5 steps in blocks of 2, 2 and 1; a graph's replay is played by the launches themselves."""
-    whole = compare(name, 2, 5, 2, 3)
+    whole = in_kernels(name, 2, 5, 2, 3)
     monkeypatch.setattr(gpu, "blocks", lambda n: [(0, 2), (2, 4), (4, 5)])
-    parts = compare(name, 2, 5, 2, 3)
-    near(parts, [None if x is None else x.double() for x in whole], 1e-6)
+    parts = in_kernels(name, 2, 5, 2, 3)
+    near(parts, whole, 1e-6)
     replays = []
 
     def capture(launches):
@@ -128,7 +107,7 @@ def test_blocks_of_steps_and_their_graphs_join(name, monkeypatch):
     monkeypatch.setattr(graph, "capture", capture)
     graph.clear()
     for _ in range(2):
-        for x, y in zip(compare(name, 2, 5, 2, 3), parts, strict=True):
+        for x, y in zip(in_kernels(name, 2, 5, 2, 3), parts, strict=True):
             assert (x is None and y is None) or torch.equal(x, y)
     assert len(replays) == 2 * (3 + 3)
     assert len(graph._graphs) == 2 + 2
@@ -149,38 +128,15 @@ def test_without_gradients_the_numbers_are_the_same(name, monkeypatch):
 
 
 def test_several_inputs_parts_of_an_input_and_masks():
-    B, T, H = 2, 3, 5
-    torch.manual_seed(0)
-    shapes = [(H, H), (H, 3), (B, H), (B, T, H + 3), (B, T, H)]
-    leaves = [torch.randn(*shape, requires_grad=True) for shape in shapes]
-
-    def gradients(backend, W, V, mask, u, noise):
-        def step(inputs, state):
-            u, noise = inputs
-            h = F.linear(state[0] * mask, W) + F.linear(u[:, :3], V)
-            h = torch.tanh(h) + u[..., 3:] * noise + 0.1 * mask
-            return h, (h,)
-
-        output, _ = recurrence(step, (u, noise), (W.new_zeros(B, H),), backend=backend)
-        return output, *torch.autograd.grad(output.square().sum(), [W, V, mask, u, noise])
-
-    near(gradients("triton", *leaves), gradients("reference", *double(*leaves)))
+    leaves = cells.masks(torch.float32, 2, 3)
+    near(cells.with_masks("triton", *leaves), cells.with_masks("reference", *double(*leaves)), 1e-5)
 
 
 def test_functions_of_one_number(monkeypatch):
     monkeypatch.setattr(gpu, "scan_block", lambda *_: (256, 8))  # one program instead of eight
     for positive in (False, True):
-        only = ("log", "sqrt", "power", "inverse")
-        names = [name for name in FUNCTIONS if (name in only) == positive]
-        x = torch.linspace(0.01 if positive else -20, 20, 256)[None].requires_grad_()
-        outputs = of_each_function(x, names, "triton")
-        for name, y in outputs.items():
-            exact = x.detach().double().requires_grad_()
-            expected = FUNCTIONS[name](exact)
-            (slope,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
-            (exact_slope,) = torch.autograd.grad(expected.sum(), exact)
-            for a, b in ((y, expected), (slope, exact_slope)):
-                assert ((a.double() - b).abs() / (1 + b.abs())).max() < 4e-6, name
+        for name, error in cells.errors_of_functions(positive, 256, torch.float32, "triton").items():
+            assert error < 4e-6, name
 
 
 def test_only_the_last_state_is_used_and_strides_are_any():
@@ -198,20 +154,14 @@ def test_only_the_last_state_is_used_and_strides_are_any():
 
     u64, *state64 = double(u, *state)
     slopes = gradients(cell, u.requires_grad_(), tuple(x.requires_grad_() for x in state), "triton")
-    near(slopes, gradients(exact, u64, tuple(state64), "reference"))
+    near(slopes, gradients(exact, u64, tuple(state64), "reference"), 1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_computed_in_full(dtype):
-    cell = made("gru", 2, 5, dtype)
-    u, state = given(cell, 2, 4, 2, dtype)
-    half = results(cell.step, u, state, [*cell.parameters, *state, u], "triton")
-    assert {x.dtype for x in half} == {dtype}
-    exact = made("gru", 2, 5)
-    for x, y in zip(exact.parameters, cell.parameters, strict=True):
-        x.data.copy_(y)
-    u, *state = double(u, *state)
-    near(half, results(exact.step, u, tuple(state), [*exact.parameters, *state, u], "reference"), 1e-2)
+    half, exact = pair("gru", 2, 5, dtype)
+    computed = compare(half, exact, *given(half, 2, 4, 2, dtype), "triton", 1e-2)
+    assert {x.dtype for x in computed} == {dtype}
 
 
 def test_backward_runs_twice_and_refuses_a_graph_of_itself():

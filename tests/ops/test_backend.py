@@ -5,8 +5,9 @@ import importlib.util
 import logging
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -41,10 +42,7 @@ def plain(u, y, z, w, *, scale):
     return y, y[:, -1], z
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    with backends.running("auto"):
-        yield
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 @pytest.fixture
@@ -80,34 +78,25 @@ def warnings(caplog):
     return [r.getMessage() for r in caplog.records if r.name == "physml"]
 
 
-# ---------------------------------------------------------------------------- what auto takes
-
-
 def test_auto_takes_native_where_it_pays(make, caplog):
     op = make(native=native())
     assert torch.equal(call(op)[0, :, 0], torch.tensor([2.0, 4.0, 6.0, 8.0]))
     assert backends.ran() == ("native",)
     call(op, n_steps=1)
     assert backends.ran() == ("native", "reference")
-    assert warnings(caplog) == []
+    backends.reset()
+    call(make("made_up_alone"))  # no module is no reason to speak
+    assert backends.ran() == ("torch",) and warnings(caplog) == []
 
 
 def test_auto_takes_triton_on_a_gpu_and_torch_elsewhere(make):
     op = make(native=native(), triton=native(name="triton"))
     u, y, w = torch.ones(2, 4, 3), torch.zeros(2, 3), torch.ones(3)
-    assert op._fastest((u, y, y, w), None) == "native"
-    assert op._fastest((u.to("meta"), y, y, w), None) == "torch"
-
-    class OnGPU:
-        device = torch.device("cuda", 0)
-        dtype, shape, requires_grad = torch.float32, u.shape, False
-
-    assert op._fastest((OnGPU(), y, y, w), None) == "triton"
-
-
-def test_no_module_is_no_reason_to_speak(make, caplog):
-    call(make())
-    assert backends.ran() == ("torch",) and warnings(caplog) == []
+    on_gpu = SimpleNamespace(
+        device=torch.device("cuda", 0), dtype=u.dtype, shape=u.shape, requires_grad=False
+    )
+    for x, fastest in ((u, "native"), (u.to("meta"), "torch"), (on_gpu, "triton")):
+        assert op._fastest((x, y, y, w), None) == fastest
 
 
 def test_a_fall_back_is_warned_of_once_per_reason_and_run(make, caplog):
@@ -132,21 +121,14 @@ def test_what_only_the_reference_knows(make, caplog):
 
 
 def test_a_package_that_is_missing_or_broken_is_told(make, caplog):
+    with pytest.raises(ModuleNotFoundError, match=r"physml\.nowhere"):  # our own is not hidden
+        call(make("made_up_too", native="import physml.nowhere"))
     op = make(native="import made_up_package_that_nobody_has")
     call(op)
     assert warnings(caplog) == [
         "wave: backend native can't be imported: No module named 'made_up_package_that_nobody_has'. "
         "Backend torch computes it."
     ]
-
-
-def test_our_own_broken_imports_are_not_hidden(make):
-    op = make(native="import physml.nowhere")
-    with pytest.raises(ModuleNotFoundError, match=r"physml\.nowhere"):
-        call(op)
-
-
-# ---------------------------------------------------------------------------- requirements
 
 
 @pytest.mark.parametrize("name", ["reference", "torch", "native"])
@@ -166,9 +148,6 @@ def test_what_cannot_be_done_is_refused(make):
     assert backends.ran() == ()
 
 
-# ---------------------------------------------------------------------------- preferences
-
-
 def test_a_layers_own_word_goes_before_the_run_wide_one(make):
     op = make(native=native())
     with backends.running("reference"):
@@ -177,12 +156,8 @@ def test_a_layers_own_word_goes_before_the_run_wide_one(make):
         call(op, "native")
         assert backends.ran() == ("native", "reference")
     assert backends.ran() == ()
-
-
-def test_a_preference_counts_where_native_would_not_pay(make):
-    op = make(native=native())
     with backends.running("native"):
-        call(op, n_steps=1)
+        call(op, n_steps=1)  # where it would not pay
         assert backends.ran() == ("native",)
 
 
@@ -206,9 +181,6 @@ def test_a_misspelt_preference_is_refused():
         pass
 
 
-# ---------------------------------------------------------------------------- what ran
-
-
 def test_what_ran_can_be_set_back_and_handed_on(make):
     op = make(native=native())
     call(op)
@@ -221,13 +193,9 @@ def test_what_ran_can_be_set_back_and_handed_on(make):
 
 def test_two_threads_may_be_the_first_at_once(make):
     op = make(native="import time\ntime.sleep(0.05)\n" + native())
-    results = []
-    threads = [threading.Thread(target=lambda: results.append(call(op))) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(results) == 4 and backends.ran() == ("native",)
+    with ThreadPoolExecutor(4) as threads:
+        assert len(list(threads.map(call, [op] * 4))) == 4
+    assert backends.ran() == ("native",)
 
 
 @pytest.mark.parametrize("layer", [LEM(2, 3, dt=0.5), CoRNN(2, 3, dt=0.1, gamma=1.0, epsilon=1.0)])

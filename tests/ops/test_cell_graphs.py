@@ -9,6 +9,7 @@ import cells
 import pytest
 import torch
 from c_compiler import needs_compiler
+from drawn_layers import leaves
 from torch import Tensor, nn
 from torch.export import Dim
 from torch.nn import functional as F
@@ -38,8 +39,6 @@ B, T, D, H = 3, 6, 2, 5
 
 @recurrent("h", "c")
 class Own(nn.Module):
-    """A layer as a user writes it."""
-
     def __init__(self) -> None:
         super().__init__()
         self.d_in, self.d_out, self.dt = D, H, 0.3
@@ -94,11 +93,9 @@ def results(call: Callable[[Tensor], Any], layer: nn.Module, u: Tensor) -> list[
     """Outputs, last states, and gradients of the input and all parameters; random numbers from one seed."""
     torch.manual_seed(1)
     u = u.clone().requires_grad_()
-    outputs, _ = torch.utils._pytree.tree_flatten(call(u))
-    gradients = torch.autograd.grad(
-        sum(x.square().sum() for x in outputs), [u, *(p for _, p in sorted(layer.named_parameters()))]
-    )
-    return [*outputs, *gradients]
+    outputs = list(leaves(call(u)))
+    wrt = [u, *(p for _, p in sorted(layer.named_parameters()))]
+    return [*outputs, *torch.autograd.grad(sum(x.square().sum() for x in outputs), wrt)]
 
 
 @pytest.mark.parametrize("name", variants(["own", "NoisyRNN"], LAYERS))
@@ -163,11 +160,11 @@ def test_an_operator_equals_a_loop_in_double_precision() -> None:
         h = 0.9 * torch.tanh(u[:, t] @ V.T + h @ W.T)
         path.append(h)
     torch.testing.assert_close(outputs, [torch.stack(path), h])
-    tensors = operands[1]
-    want = torch.autograd.grad(torch.stack(path).square().sum() + h.sum(), tensors)
-    torch.testing.assert_close(
-        torch.autograd.grad(outputs[0].square().sum() + outputs[1].sum(), tensors), want
-    )
+    slopes = [
+        torch.autograd.grad(path.square().sum() + last.sum(), operands[1])
+        for path, last in (outputs, (torch.stack(path), h))
+    ]
+    torch.testing.assert_close(*slopes)
 
 
 def test_an_operator_asked_for_what_cannot_be_says_why() -> None:

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from c_compiler import needs_compiler
 from each import each
 from edge_lists import draw
 from torch.nn import functional as F
@@ -10,11 +9,6 @@ from torch.nn import functional as F
 from physml.base.errors import InputError
 from physml.ops import backend
 from physml.ops.dropout import dropout, native
-
-
-@pytest.fixture
-def compiler() -> None:
-    needs_compiler()
 
 
 @pytest.mark.usefixtures("compiler")
@@ -33,22 +27,19 @@ def test_masks_and_the_state_after_them_are_torchs(p: float, before: int, dtype:
 
 
 @pytest.mark.usefixtures("compiler")
-@pytest.mark.parametrize("n", [1, 2, 511, 512, 513, 100_003])
-def test_any_number_of_draws(n: int):
-    torch.manual_seed(n)
-    state = torch.get_rng_state()
-    mask = dropout(torch.ones(n), 0.4, True, backend="native")
-    torch.set_rng_state(state)
-    assert torch.equal(mask, F.dropout(torch.ones(n), 0.4))
-
-
-@pytest.mark.usefixtures("compiler")
-def test_what_overflows_or_is_no_number_is_treated_as_by_torch():
-    x = torch.tensor([torch.inf, -torch.inf, torch.nan, -0.0, 1e38]).repeat(20)
+@each(
+    "x",
+    [
+        *(torch.ones(n) for n in (1, 2, 511, 512, 513, 100_003)),
+        torch.tensor([torch.inf, -torch.inf, torch.nan, -0.0, 1e38]).repeat(20),
+        draw(6, 5).T,  # drawn in torch's order
+    ],
+)
+def test_any_number_of_draws_of_any_layout_and_what_overflows_or_is_no_number(x: torch.Tensor):
     dropped = []
     for drop in (F.dropout, lambda x, p: dropout(x, p, True, backend="native")):
         torch.manual_seed(0)
-        dropped.append(drop(x, 0.5))
+        dropped.append(drop(x, 0.4))
     torch.testing.assert_close(*dropped, equal_nan=True, rtol=0, atol=0)
 
 
@@ -60,15 +51,6 @@ def test_gradients_pass_where_numbers_do_and_so_do_second_ones():
     torch.testing.assert_close(first, torch.where(y == 0, 0.0, 2 * 2 * y))
     (second,) = torch.autograd.grad(first.sum(), x)
     torch.testing.assert_close(second, torch.where(y == 0, 0.0, 8.0).double())
-
-
-@pytest.mark.usefixtures("compiler")
-def test_what_lies_apart_is_drawn_in_torchs_order():
-    x, dropped = draw(6, 5).T, []
-    for drop in (F.dropout, lambda x, p: dropout(x, p, True, backend="native")):
-        torch.manual_seed(0)
-        dropped.append(drop(x, 0.5))
-    assert torch.equal(*dropped)
 
 
 @pytest.mark.parametrize("name", backend.CHOICES[:4])

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from c_compiler import needs_compiler
+from all_ops import many_without_loops
 from edge_lists import ODD, N, draw, edges, many
 from torch import Tensor
 from variants import variants
@@ -33,11 +33,6 @@ BACKENDS = ("reference", "torch", "native")
 NO_LOOPS = edges(ODD[:, ODD[0] != ODD[1]])  # at a loop |d|^p and a norm have a kink
 
 
-@pytest.fixture
-def compiler() -> None:
-    needs_compiler()
-
-
 def by_loop(op: Op, q: Tensor, of: Edges, p: float) -> np.ndarray:
     x, total = q.detach().double().numpy(), np.zeros(tuple(q.shape) if op is gradient_sum else (len(q), 1))
     for i, j in zip(of.sender.tolist(), of.receiver.tolist(), strict=True):
@@ -57,9 +52,6 @@ def with_gradient(call: Callable[..., Tensor], *x: Tensor) -> tuple[Tensor, ...]
     leaves = [each.detach().clone().requires_grad_() for each in x]
     total = call(*leaves)
     return total.detach(), *torch.autograd.grad((total * draw(*total.shape, seed=2).to(total)).sum(), leaves)
-
-
-# ---------------------------------------------------------------------------- against loops
 
 
 @pytest.mark.parametrize(("op", "p"), OPS_AND_POWERS)
@@ -86,8 +78,7 @@ def test_weighted_sums_against_a_loop_and_their_slopes(name: str) -> None:
 @pytest.mark.parametrize("op", POWERS)
 def test_every_power_in_c_against_torch_and_the_plain_sum(op: Op, flags: str, monkeypatch: Any) -> None:
     monkeypatch.setenv("PHYSML_NATIVE_FLAGS", flags)
-    of = many()
-    of = edges(torch.stack([of.sender, of.receiver])[:, of.sender != of.receiver], of.n)
+    of = many_without_loops()
     q = torch.relu(draw(40, 65)) if op is gradient_sum else draw(40, 65)  # with features that agree
     for p in HALVES:
         sums = {
@@ -108,9 +99,6 @@ def test_float32_in_c_is_as_close_as_in_torch() -> None:
         for p, expected in exact.items():
             total = gradient_sum(q, many(), p, backend=name)
             torch.testing.assert_close(total.double(), expected, rtol=1e-5, atol=1e-6)
-
-
-# ---------------------------------------------------------------------------- small, large, none
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -165,8 +153,6 @@ def test_a_graph_without_edges_gives_zeros_and_one_without_nodes_empty_gradients
     assert x.grad.shape == x.shape and weight.grad.shape == weight.shape
 
 
-# ---------------------------------------------------------------------------- choices, blocks, refusals
-
 CALLS: dict[str, Callable[..., Any]] = {
     "gradient_sum": lambda p, **how: gradient_sum(draw(N, 3), edges(ODD), p, **how),
     "norm_sum": lambda p, **how: norm_sum(draw(N, 3), edges(ODD), p, **how),
@@ -189,14 +175,15 @@ def test_c_is_taken_where_p_is_a_half_of_a_whole_number_and_torch_elsewhere(name
 @pytest.mark.parametrize("name", ["gradient_sum", "norm_sum", "weighted_sum"])
 def test_many_blocks_of_edges_sum_to_what_one_gives(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     of, q, weight, by_chunk = many(50, 1000), draw(50, 1, 3), draw(1000, 1, seed=4), []
+    call, x = {
+        "gradient_sum": (lambda q: gradient_sum(q, of, 2.5, backend="torch"), (q[:, 0],)),
+        "norm_sum": (lambda q: norm_sum(q, of, 2.5, backend="torch"), (q[:, 0],)),
+        "weighted_sum": (lambda q, w: weighted_sum(q, w, of, backend="torch"), (q, weight)),
+    }[name]
     for chunk in (2**19, 3 * 7):
         for module in (autograd, weighted):
             monkeypatch.setattr(module, "CHUNK", chunk)
-        if name == "weighted_sum":
-            by_chunk.append(with_gradient(lambda q, w: weighted_sum(q, w, of, backend="torch"), q, weight))
-        else:
-            op = gradient_sum if name == "gradient_sum" else norm_sum
-            by_chunk.append(with_gradient(lambda q, op=op: op(q, of, 2.5, backend="torch"), q[:, 0]))
+        by_chunk.append(with_gradient(call, *x))
     torch.testing.assert_close(*by_chunk, rtol=1e-10, atol=1e-10)
 
 
@@ -205,15 +192,11 @@ def test_many_blocks_of_edges_sum_to_what_one_gives(name: str, monkeypatch: pyte
     [
         (lambda: gradient_sum(draw(5, 3), edges(ODD), 2.5), "each of the 6 nodes of the edges; got 5"),
         (lambda: norm_sum(draw(5, 3), edges(ODD), 2.5), "each of the 6 nodes of the edges; got 5"),
-        *(
-            (
-                lambda x=x, w=w: weighted_sum(draw(*x), draw(*w), edges(ODD)),
-                r"x \(6, A, C\) and weight \(8, A\)",
-            )
-            for x, w in (((5, 2, 3), (8, 2)), ((N, 2, 3), (7, 2)), ((N, 2, 3), (8, 1)))
-        ),
     ],
 )
 def test_features_and_weights_of_another_graph_are_refused(call: Callable[[], Any], says: str) -> None:
     with pytest.raises(InputError, match=says):
         call()
+    for x, w in (((5, 2, 3), (8, 2)), ((N, 2, 3), (7, 2)), ((N, 2, 3), (8, 1))):
+        with pytest.raises(InputError, match=r"x \(6, A, C\) and weight \(8, A\)"):
+            weighted_sum(draw(*x), draw(*w), edges(ODD))

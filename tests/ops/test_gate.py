@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from c_compiler import needs_compiler
 from edge_lists import ODD, N, draw, edges
 from torch import Tensor
 from variants import variants
@@ -15,11 +14,6 @@ from physml.ops.gate import gate
 BACKENDS = ("reference", "torch", "native")
 
 
-@pytest.fixture
-def compiler() -> None:
-    needs_compiler()
-
-
 def given(n: int, h: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """X, new features, what the rates look at, shares."""
     return draw(n, h), draw(n, h, seed=2), draw(n, h, seed=3), draw(n, 1, seed=4).abs()
@@ -27,14 +21,11 @@ def given(n: int, h: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 def by_loop(x: Tensor, new: Tensor, q: Tensor, share: Tensor, of: Edges, p: float) -> tuple[np.ndarray, ...]:
     mixed, rates = np.zeros(tuple(x.shape)), np.zeros(tuple(x.shape))
-    for i in range(x.shape[0]):
-        for h in range(x.shape[1]):
-            total = 0.0
-            for s, r in zip(of.sender.tolist(), of.receiver.tolist(), strict=True):
-                if s == i:
-                    total += abs(float(q[r, h]) - float(q[i, h])) ** p
-            rates[i, h] = tau = np.tanh(float(share[i, 0]) * total)
-            mixed[i, h] = (1 - tau) * float(x[i, h]) + tau * float(new[i, h])
+    pairs = list(zip(of.sender.tolist(), of.receiver.tolist(), strict=True))
+    for i, h in np.ndindex(mixed.shape):
+        total = sum(abs(float(q[r, h]) - float(q[i, h])) ** p for s, r in pairs if s == i)
+        rates[i, h] = tau = np.tanh(float(share[i, 0]) * total)
+        mixed[i, h] = (1 - tau) * float(x[i, h]) + tau * float(new[i, h])
     return mixed, rates
 
 

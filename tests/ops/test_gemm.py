@@ -13,11 +13,8 @@ from physml.ops.native.library import load
 
 SOURCE = Path(__file__).with_name("gemm_check.c")
 ROOM = 7  # numbers after each row that no product may touch
-# Flags that take instructions away: 64, 32 and 16 bytes in a vector, where the processor has them.
-SIZES = [
-    (m, n, k)
-    for m, n, k in [(1, 1, 1), (3, 5, 2), (8, 48, 19), (9, 33, 40), (17, 64, 7), (31, 65, 33), (12, 130, 64)]
-] + [(m, n, 5) for m in range(1, 9) for n in (1, 17, 33, 49)]
+SIZES = [(1, 1, 1), (3, 5, 2), (8, 48, 19), (9, 33, 40), (17, 64, 7), (31, 65, 33), (12, 130, 64)]
+SIZES += [(m, n, 5) for m in range(1, 9) for n in (1, 17, 33, 49)]
 
 
 @pytest.fixture(params=[(f, dtype) for f in WIDTHS for dtype in (torch.float64, torch.float32)], ids=str)
@@ -51,10 +48,8 @@ def test_gemm(library: tuple[ctypes.CDLL, torch.dtype], accumulate: bool, transp
     lib, dtype = library
     vector = lib.vector_length()
     for m, n, k in SIZES:
-        a, w = (
-            matrix(m, k, dtype, ROOM),
-            matrix(n, k, dtype, seed=1).t() if transposed else matrix(k, n, dtype),
-        )
+        a = matrix(m, k, dtype, ROOM)
+        w = matrix(n, k, dtype, seed=1).t() if transposed else matrix(k, n, dtype)
         c = matrix(m, -(-n // vector) * vector, dtype, ROOM, seed=2)
         before = c.clone()
         sizes = (m, n, k, pointer(a), a.shape[1], pointer(w), *w.stride(), pointer(c), c.shape[1])

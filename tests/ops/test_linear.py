@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from c_compiler import needs_compiler
 from edge_lists import draw
 from torch import Tensor
 from vectors import WIDTHS
@@ -11,11 +10,6 @@ from physml.base.errors import InputError
 from physml.ops import backend
 from physml.ops import linear as ops
 from physml.ops.linear import linear
-
-
-@pytest.fixture
-def compiler() -> None:
-    needs_compiler()
 
 
 def given(n: int, d: int, h: int, bias: str) -> list[Tensor]:

@@ -3,7 +3,7 @@
 import gc
 import os
 import signal
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -43,19 +43,9 @@ def test_memory_is_used_again(fresh: Pool) -> None:
     assert idle_bytes(fresh) > 0
     y = fresh.empty((BIG[1] // 2, 3), torch.float64)  # other shape and dtype, as many bytes
     assert y.data_ptr() == where and idle_bytes(fresh) == 0
-
-
-def test_a_slightly_smaller_tensor_finds_it_too(fresh: Pool) -> None:
     where = (x := fresh.empty((100 * SMALL // 4,), torch.float32)).data_ptr()
     del x
-    assert fresh.empty((99 * SMALL // 4,), torch.float32).data_ptr() == where
-
-
-def test_two_tensors_share_nothing(fresh: Pool) -> None:
-    x, y = fresh.empty(BIG, torch.float32), fresh.empty(BIG, torch.float32)
-    x.fill_(1)
-    y.fill_(2)
-    assert (x == 1).all()
+    assert fresh.empty((99 * SMALL // 4,), torch.float32).data_ptr() == where  # slightly smaller
 
 
 @pytest.mark.parametrize("keep", ["view", "detached", "storage", "numpy", "graph"])
@@ -88,29 +78,23 @@ def test_it_is_bounded(fresh: Pool) -> None:
     assert idle_bytes(fresh) == 0
 
 
-def test_clear_leaves_living_tensors_alone(fresh: Pool) -> None:
-    x = fresh.empty(BIG, torch.float32).fill_(1)
+def test_two_tensors_share_nothing_and_clear_leaves_living_ones_alone(fresh: Pool) -> None:
+    x, y = fresh.empty(BIG, torch.float32).fill_(1), fresh.empty(BIG, torch.float32)
     fresh.clear()
+    y.fill_(2)
     assert (x == 1).all()
 
 
 def test_threads(fresh: Pool) -> None:
-    wrong = []
-
     def work(k: int) -> None:
         for turn in range(50):
             x = fresh.empty(BIG, torch.float32)
             x[0] = k
             y = fresh.empty((BIG[1] + turn,), torch.float32).fill_(-k)
-            if not ((x[0] == k).all() and (y == -k).all()):
-                wrong.append((k, turn))
+            assert (x[0] == k).all() and (y == -k).all()
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(1, 5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    with ThreadPoolExecutor(4) as threads:
+        assert len(list(threads.map(work, range(1, 5)))) == 4
 
 
 def test_a_tensor_that_dies_inside_the_lock(fresh: Pool) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 import torch
 from all_ops import OPS, everything, gradients, same
-from c_compiler import needs_compiler
 
 from physml.base.errors import InputError
 from physml.ops.cornn import native as cornn_in_c
@@ -16,13 +15,11 @@ BY_NAME = {op.name: op for op in OPS}
 IN_C = {"cornn": cornn_in_c, "lem": lem_in_c}
 
 
-@pytest.fixture(autouse=True)
-def compiler() -> None:
-    needs_compiler()
+pytestmark = pytest.mark.usefixtures("compiler")
 
 
-def sizes(B: int, T: int, D: int, H: int) -> dict[str, int]:
-    return {"B": B, "T": T, "D": D, "H": H}
+def drawn(name: str, *sizes: int) -> list[torch.Tensor]:
+    return BY_NAME[name].arguments(dict(zip("BTDH", sizes, strict=True)))
 
 
 BLOCKS = [
@@ -38,7 +35,7 @@ BLOCKS = [
 def test_groups_of_rows_and_blocks_of_steps_join(
     name: str, blocks: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    x = BY_NAME[name].arguments(sizes(19, 23, 2, 3))
+    x = drawn(name, 19, 23, 2, 3)
     for key, value in blocks.items():
         monkeypatch.setattr(IN_C[name], key, value)
     same(everything(BY_NAME[name], "native", x), everything(BY_NAME[name], "reference", x))
@@ -55,20 +52,20 @@ def test_what_goes_past_the_caches(name: str, size: Any, monkeypatch: pytest.Mon
     """As results do that are large: bit for bit the same, wherever the rows of a thread begin."""
     monkeypatch.setattr(unicornn_in_c, "WORTH_A_THREAD", 1)
     torch.set_num_threads(4)
-    x = BY_NAME[name].arguments(sizes(*size))
+    x = drawn(name, *size)
     near = everything(BY_NAME[name], "native", x)
     monkeypatch.setenv("PHYSML_NATIVE_FLAGS", "-DLARGE=0")
     assert all(map(torch.equal, near, everything(BY_NAME[name], "native", x)))
 
 
 def test_without_gradients_nothing_is_saved() -> None:
-    x = [leaf.detach() for leaf in BY_NAME["cornn"].arguments(sizes(2, 9, 1, 3))]
+    x = [leaf.detach() for leaf in drawn("cornn", 2, 9, 1, 3)]
     assert cornn_in_c.forward(x, (0.1, 0.9, 0.1, 0.1), saved=False)[1] == ()
 
 
 @pytest.mark.parametrize("name", IN_C)
 def test_refusals(name: str, request: pytest.FixtureRequest) -> None:
-    x = [leaf.detach() for leaf in BY_NAME[name].arguments(sizes(2, 3, 1, 4))]
+    x = [leaf.detach() for leaf in drawn(name, 2, 3, 1, 4)]
     refusal = IN_C[name].refusal
     assert refusal(*x) is None
     assert "got a tensor on meta" in str(refusal(x[0].to("meta"), *x[1:]))
@@ -83,7 +80,7 @@ def test_refusals(name: str, request: pytest.FixtureRequest) -> None:
 def test_trained_constants_are_refused(key: str) -> None:
     numbers = {"dt": 0.3, "gamma": 1.7, "epsilon": 0.6, key: torch.tensor(0.1)}
     with pytest.raises(InputError, match="must be numbers"):
-        cornn_in_c.cornn(*BY_NAME["cornn"].arguments(sizes(2, 3, 1, 4)), **numbers, damping="explicit")
+        cornn_in_c.cornn(*drawn("cornn", 2, 3, 1, 4), **numbers, damping="explicit")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +94,7 @@ def test_trained_constants_are_refused(key: str) -> None:
     ],
 )
 def test_what_does_not_fit_is_told(which: int, change: Any, message: str) -> None:
-    x = [leaf.detach() for leaf in BY_NAME["lem"].arguments(sizes(2, 3, 1, 4))]
+    x = [leaf.detach() for leaf in drawn("lem", 2, 3, 1, 4)]
     x[which] = change(x[which])
     with pytest.raises(InputError, match=message):
         lem_in_c.lem(*x, dt=1.0, clip=None)
@@ -106,7 +103,7 @@ def test_what_does_not_fit_is_told(which: int, change: Any, message: str) -> Non
 def test_a_large_layer_takes_no_fresh_pages_at_each_batch() -> None:
     """Its weights, packed, and their gradients are several MiB, in memory that is used again."""
     resource = pytest.importorskip("resource")
-    x = [leaf.detach().float().requires_grad_() for leaf in BY_NAME["lem"].arguments(sizes(2, 3, 4, 400))]
+    x = [leaf.detach().float().requires_grad_() for leaf in drawn("lem", 2, 3, 4, 400)]
 
     def faults() -> int:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

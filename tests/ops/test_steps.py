@@ -4,12 +4,13 @@ import copy
 import itertools
 import os
 import pickle
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from c_compiler import needs_compiler
+from drawn_layers import leaves
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 from variants import variants
@@ -67,10 +68,6 @@ def inputs(*shape: int, dtype: torch.dtype = torch.double) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(2), dtype=torch.double).to(dtype)
 
 
-def leaves(state: object) -> list[Tensor]:
-    return [state] if isinstance(state, Tensor) else [x for part in state for x in leaves(part)]  # type: ignore[attr-defined]
-
-
 def by_steps(layer: nn.Module, u: Tensor) -> tuple[Tensor, object]:
     state, path = None, []
     for x in u.unbind(1):
@@ -116,7 +113,7 @@ def test_the_native_backend_did_it_and_gradients_were_not_wanted(kind: str) -> N
     assert backend.ran() == (("reference",) if kind == "cornn trainable" else ("native",))
     assert not output.requires_grad
     output.add_(1)  # belongs to the caller, not to the state
-    torch.testing.assert_close(leaves(state), leaves(layer.step(u)[1]))
+    torch.testing.assert_close(list(leaves(state)), list(leaves(layer.step(u)[1])))
 
 
 def change_in_place(layer: nn.Module) -> None:
@@ -125,26 +122,8 @@ def change_in_place(layer: nn.Module) -> None:
             p.mul_(0.9)
 
 
-def change_behind_the_back_of_autograd(layer: nn.Module) -> None:
-    for p in layer.parameters():
-        p.data.mul_(0.9)  # raises no version
-
-
-def change_one_number(layer: nn.Module) -> None:
-    next(layer.parameters()).data.view(-1)[-1] += 1
-
-
-def replace(layer: nn.Module) -> None:
-    for p in layer.parameters():
-        p.data = p.data * 0.9
-
-
-def load_others(layer: nn.Module) -> None:
-    layer.load_state_dict({name: 0.9 * x for name, x in layer.state_dict().items()})
-
-
-def assign_others(layer: nn.Module) -> None:
-    layer.load_state_dict({name: 0.9 * x for name, x in layer.state_dict().items()}, assign=True)
+def nine_tenths(layer: nn.Module) -> dict[str, Tensor]:
+    return {name: 0.9 * x for name, x in layer.state_dict().items()}
 
 
 def train(layer: nn.Module) -> None:
@@ -153,24 +132,24 @@ def train(layer: nn.Module) -> None:
     optimizer.step()
 
 
-CHANGES = (
-    change_in_place,
-    change_behind_the_back_of_autograd,
-    change_one_number,
-    replace,
-    load_others,
-    assign_others,
-    train,
-)
+CHANGES: dict[str, Callable[[nn.Module], object]] = {
+    "in place": change_in_place,
+    "raising no version": lambda layer: [p.data.mul_(0.9) for p in layer.parameters()],
+    "one number": lambda layer: next(layer.parameters()).data.view(-1)[-1:].add_(1),
+    "replaced": lambda layer: [setattr(p, "data", p.data * 0.9) for p in layer.parameters()],
+    "loaded": lambda layer: layer.load_state_dict(nine_tenths(layer)),
+    "assigned": lambda layer: layer.load_state_dict(nine_tenths(layer), assign=True),
+    "trained": train,
+}
 
 
 @every_layer
 @pytest.mark.parametrize("change", CHANGES)
-def test_weights_that_change_between_steps(kind: str, change: Callable[[nn.Module], None]) -> None:
+def test_weights_that_change_between_steps(kind: str, change: str) -> None:
     layer, u = made(kind), inputs(B, T, 3)
     with torch.no_grad():
         before, _ = by_steps(layer, u)
-    change(layer)
+    CHANGES[change](layer)
     assert_follows(layer, u)
     assert not torch.allclose(by_steps(layer, u)[0], before)
 
@@ -206,14 +185,10 @@ def test_weights_that_do_not_lie_row_after_row(kind: str) -> None:
 @every_kind
 def test_gradients_through_steps(kind: str) -> None:
     layer, u = made(kind), inputs(B, T, 3).requires_grad_()
-    plain = copy.deepcopy(layer)
-    plain.backend = "reference"
-    by_steps(layer, u)[0].square().sum().backward()
-    got = [u.grad, *(p.grad for p in layer.parameters())]
-    u.grad = None
-    plain(u)[0].square().sum().backward()
-    for a, b in zip(got, [u.grad, *(p.grad for p in plain.parameters())], strict=True):
-        torch.testing.assert_close(a, b)
+    wrt = [u, *layer.parameters()]
+    got = torch.autograd.grad(by_steps(layer, u)[0].square().sum(), wrt)
+    layer.backend = "reference"
+    torch.testing.assert_close(got, torch.autograd.grad(layer(u)[0].square().sum(), wrt))
 
 
 @every_layer
@@ -224,7 +199,7 @@ def test_any_gradient_that_is_wanted_keeps_the_graph(kind: str, what: str) -> No
     if what == "one weight":
         list(layer.parameters())[-1].requires_grad_()
     else:
-        (u if what == "u" else leaves(state)[-1]).requires_grad_()
+        (u if what == "u" else list(leaves(state))[-1]).requires_grad_()
     assert layer.step(u, state)[0].requires_grad
 
 
@@ -243,18 +218,16 @@ def test_what_does_not_fit_is_refused(kind: str) -> None:
     layer, u = made(kind), inputs(B, 3)
     with torch.no_grad():
         state = layer.step(u)[1]
-        with pytest.raises(InputError, match=r"u must have shape \(B, 3\); got \(3, 4\)"):
-            layer.step(inputs(B, 4), state)
-        with pytest.raises(InputError, match=r"u must have shape \(B, 3\); got \(3, 4, 3\)"):
-            layer.step(inputs(B, 4, 3), state)
-        with pytest.raises(InputError, match=r"dtype of the weights, torch\.float64; got torch\.float32"):
-            layer.step(u.float(), state)
-        with pytest.raises(InputError, match=r"state y must have shape \(2, 21\); got \(3, 21\)"):
-            layer.step(u[:2], state)
-        with pytest.raises(InputError, match=r"state must be a tuple"):
-            layer.step(u, (*state, *state))
-        with pytest.raises(InputError):
-            layer.step(inputs(0, 3))
+        for x, before, words in (
+            (inputs(B, 4), state, r"u must have shape \(B, 3\); got \(3, 4\)"),
+            (inputs(B, 4, 3), state, r"u must have shape \(B, 3\); got \(3, 4, 3\)"),
+            (u.float(), state, r"dtype of the weights, torch\.float64; got torch\.float32"),
+            (u[:2], state, r"state y must have shape \(2, 21\); got \(3, 21\)"),
+            (u, (*state, *state), r"state must be a tuple"),
+            (inputs(0, 3), None, None),
+        ):
+            with pytest.raises(InputError, match=words):
+                layer.step(x, before)
         if kind != "unicornn":
             layer.b = nn.Parameter(layer.b[:-1].clone())  # C would read beyond its end
             with pytest.raises(InputError, match="b must have shape"):
@@ -282,17 +255,9 @@ def test_threads_share_a_layer(kind: str) -> None:
     layer = made(kind).requires_grad_(False)
     sequences = [inputs(1, 50, 3) * k for k in range(1, 5)]
     alone = [by_steps(layer, u)[0] for u in sequences]
-    together: dict[int, Tensor] = {}
-    workers = [
-        threading.Thread(target=lambda k=k, u=u: together.__setitem__(k, by_steps(layer, u)[0]))  # type: ignore[misc]
-        for k, u in enumerate(sequences)
-    ]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    for k, path in enumerate(alone):
-        assert torch.equal(together[k], path)
+    with ThreadPoolExecutor(len(sequences)) as workers:
+        together = list(workers.map(lambda u: by_steps(layer, u)[0], sequences))
+    assert all(map(torch.equal, together, alone))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -321,9 +286,6 @@ def test_dropout_in_training_takes_the_ordinary_way(kind: str) -> None:
     assert torch.equal(layer.step(u, state)[0], layer.step(u, state)[0])
 
 
-# ---------------------------------------------------------------------------- whole networks
-
-
 def network(kind: str, **settings: object) -> SequenceModel:
     torch.manual_seed(3)
     sizes = {"d_in": 3, "d_out": 2, "readout": "every", "tokens": False, **settings}
@@ -336,7 +298,7 @@ def test_a_network_steps_as_its_layers_do(kind: str) -> None:
     got, state = by_steps(model, u)
     path, end = model(u)
     torch.testing.assert_close(got, path)
-    torch.testing.assert_close(leaves(state), leaves(end))
+    torch.testing.assert_close(list(leaves(state)), list(leaves(end)))
     with torch.no_grad():
         torch.testing.assert_close(by_steps(model, u)[0], path)
     with pytest.raises(InputError, match=r"input must have shape \(B, 3\)"):

@@ -1,9 +1,11 @@
 """Layers of UnICORNN and the projections between them. Axes: B batch, T time, D inputs, H hidden units."""
 
+import all_ops
 import pytest
 import torch
-from all_ops import OPS
+from all_ops import OPS, weighed
 from c_compiler import needs_compiler
+from edge_lists import draw
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -22,45 +24,12 @@ def compiler(request: pytest.FixtureRequest) -> None:
     needs_compiler()
 
 
-def draw(*shape: int, seed: int = 1) -> Tensor:
-    return torch.randn(*shape, dtype=torch.double, generator=torch.Generator().manual_seed(seed))
-
-
-def weighed(*results: Tensor) -> Tensor:
-    return torch.stack([(x * draw(*x.shape, seed=7 + k)).sum() for k, x in enumerate(results)]).sum()
-
-
-def errors(got: dict[str, Tensor], expected: dict[str, Tensor]) -> dict[str, float]:
-    """Of every tensor, the largest error over its largest number."""
-    assert got.keys() == expected.keys()
-    assert all(got[name].shape == x.shape for name, x in expected.items())
-    return {
-        name: ((got[name].double() - x).abs().max() / x.abs().max().clamp(min=1e-30)).item()
-        for name, x in expected.items()
-    }
-
-
-def same(got: dict[str, Tensor], expected: dict[str, Tensor], bound: float) -> None:
-    for name, error in errors(got, expected).items():
-        assert error <= bound, f"{name}: {error:.1e}"
-
-
-@pytest.fixture
-def threads():
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
-
-
 def test_what_native_refuses() -> None:
     x = UNICORNN.arguments({"B": 2, "T": 3, "H": 4})
     with pytest.raises(InputError, match=r"float32 or float64; got torch\.bfloat16"):
         unicornn(*(v.bfloat16() for v in x), alpha=1.0, backend="native")
     reason = native.refusal(x[0].to("meta"))
     assert reason == "backend native runs on a CPU; got a tensor on meta"
-
-
-# The projection.
 
 
 def plain(x: Tensor, V: Tensor, b: Tensor | None, mask: Tensor | None) -> Tensor:
@@ -73,26 +42,22 @@ def plain(x: Tensor, V: Tensor, b: Tensor | None, mask: Tensor | None) -> Tensor
     ("B", "T", "D", "H"), [(1, 1, 1, 1), (3, 70, 1, 16), (2, 129, 6, 33), (3, 300, 16, 5), (5, 40, 33, 32)]
 )
 def test_projection(
-    B: int, T: int, D: int, H: int, masked: bool, backend: str, threads, monkeypatch: pytest.MonkeyPatch
+    B: int, T: int, D: int, H: int, masked: bool, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(projection, "WORTH_A_THREAD", 1)
     monkeypatch.setattr(projection, "BLOCK", 500)
-    x = [
-        draw(B, T, D).requires_grad_(),
-        draw(H, D, seed=2).requires_grad_(),
-        draw(H, seed=3).requires_grad_(),
-    ]
+    x = [draw(*shape, seed=k).requires_grad_() for k, shape in enumerate([(B, T, D), (H, D), (H,)], 1)]
     mask = draw(B, D, seed=4) if masked else None
     slope = draw(B, T, H, seed=5)
 
-    def run(op) -> dict[int, Tensor]:
+    def run(op) -> list[Tensor]:
         out, bare = op(*x, mask), op(x[0], x[1], None, mask)
-        return dict(enumerate([out, bare, *torch.autograd.grad([out, bare], x, [slope, slope])]))
+        return [out, bare, *torch.autograd.grad([out, bare], x, [slope, slope])]
 
     expected = run(plain)
     for n in (1, 3):
-        threads(n)
-        same(run(lambda *x: project(*x, backend=backend)), expected, 1e-11)
+        torch.set_num_threads(n)
+        all_ops.same(run(lambda *x: project(*x, backend=backend)), expected, 1e-11)
 
 
 @pytest.mark.parametrize("backend", FAST)
@@ -102,9 +67,6 @@ def test_projection_has_all_derivatives(backend: str, masked: bool) -> None:
     mask = draw(2, 3, seed=4) if masked else None
     assert torch.autograd.gradcheck(lambda *x: project(*x, mask, backend=backend), x)
     assert torch.autograd.gradgradcheck(lambda *x: project(*x, mask, backend=backend), x)
-
-
-# The layers.
 
 
 def stack(backend: str, **options) -> UnICORNN:
@@ -117,23 +79,19 @@ def stack(backend: str, **options) -> UnICORNN:
     return layer.double()
 
 
-def of_stack(layer: UnICORNN, u: Tensor) -> dict[str, Tensor]:
+def of_stack(layer: UnICORNN, u: Tensor) -> list[Tensor]:
     torch.manual_seed(5)  # of dropout
-    layer.zero_grad()
     u = u.detach().clone().requires_grad_()
     outputs, states = layer(u)
-    loss = weighed(outputs, *states[0]) + weighed(outputs, *states[-1])
-    loss.backward()
-    named = {name: p.grad for name, p in layer.named_parameters()}
-    assert all(g is not None for g in named.values())
-    return {"outputs": outputs, "u": u.grad, **named}
+    total = weighed((outputs, *states[0])) + weighed((outputs, *states[-1]))
+    return [outputs, *torch.autograd.grad(total, [u, *layer.parameters()])]
 
 
 @pytest.mark.parametrize("backend", [*FAST, "auto"])
 @pytest.mark.parametrize("options", [{}, {"dropout": 0.4}, {"residual_skip": 2, "dropout": 0.4}])
 def test_layers_equal_plain_layers(options: dict, backend: str) -> None:
     u = draw(3, 70, 3)
-    same(of_stack(stack(backend, **options), u), of_stack(stack("reference", **options), u), 1e-10)
+    all_ops.same(of_stack(stack(backend, **options), u), of_stack(stack("reference", **options), u), 1e-10)
 
 
 def test_plain_layers_have_second_derivatives() -> None:
@@ -152,11 +110,6 @@ def test_torch_keeps_less_than_the_loop() -> None:
     """Of (T, B, H): the input and the path, and little else."""
     x = UNICORNN.arguments({"B": 4, "T": 256, "H": 32})
     sizes: list[int] = []
-
-    def note(v: Tensor) -> Tensor:
-        sizes.append(v.numel())
-        return v
-
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda v: v):
+    with torch.autograd.graph.saved_tensors_hooks(lambda v: sizes.append(v.numel()) or v, lambda v: v):
         autograd.unicornn(*x, alpha=1.0)
     assert sum(sizes) < 2.2 * x[0].numel()

@@ -1,10 +1,12 @@
 """Gradients by lag, length and depth for figures; the bound (7.40) of GraphCON, and a ring that breaks it."""
 
+import functools
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from small_graphs import looped
 from torch import Tensor
 
 from physml.base.errors import InputError
@@ -18,9 +20,6 @@ pytestmark = pytest.mark.usefixtures("nothing_is_compiled")
 EXPERIMENT = "gradients/adding-cornn"
 GIVEN: dict[str, Any] = {"experiment": EXPERIMENT, "seed": 0, "sequences": 2}
 DRAWN: dict[str, Any] = {"n_layers": 5, "rows": 3, "columns": 4, "scale": 1.5}
-
-
-# ---------------------------------------------------------------------------- by lag and length
 
 
 def test_by_lag_goes_from_the_last_step_back() -> None:
@@ -46,15 +45,10 @@ def test_by_length_sums_what_by_lag_has() -> None:
         assert share == pytest.approx(np.sqrt((y[n - first :] ** 2).sum() / (y**2).sum()))
 
 
-# ---------------------------------------------------------------------------- by depth
-
-
 def adjacency(edges: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
     """D^(-1/2) (A + I) D^(-1/2) and the degrees with the loop, dense."""
-    A = torch.eye(nodes, dtype=torch.float64)
-    A[edges[1], edges[0]] = 1
-    d = A.sum(1)
-    return A / (d[:, None] * d[None]).sqrt(), d
+    A = torch.from_numpy(looped(edges, nodes))
+    return A, 1 / A.diagonal()
 
 
 def graphcon(A: Tensor, x: Tensor, omega: Tensor, dt: float) -> tuple[Tensor, list[Tensor]]:
@@ -83,11 +77,8 @@ def test_by_depth_is_the_gradient_of_a_dense_loop(of: str, dt: float | None) -> 
     A, _ = adjacency(grid(3, 4), 12)
     x, target, omega = drawn(3, 12, 5, 1.5)
     omega.requires_grad_()
-    if of == "gcn":
-        X = x
-        for w in omega:
-            X = torch.tanh(w * (A @ X))
-    else:
+    X = functools.reduce(lambda X, w: torch.tanh(w * (A @ X)), omega, x)
+    if of == "graphcon":
         X, _ = graphcon(A, x, omega, dt or 1 / 5)
     loss(X, target).backward()
     assert omega.grad is not None

@@ -1,6 +1,5 @@
 """The neurons of Figure 6 of the coRNN paper: exact solutions, the layer itself, the claims of the figure."""
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -17,15 +16,8 @@ from physml.report.figure import collect as figures
 from physml.report.figure.spec import load_figure
 
 STEPS = [[2.0, 1.0], [5.0, 0.0], [8.0, -1.0]]
-FREE: dict[str, Any] = {
-    "W": 0.0,
-    "Wcal": 0.0,
-    "V": 0.0,
-    "b": 0.0,
-    "gamma": 1.0,
-    "epsilon": 0.0,
-    "activation": "identity",
-}
+FREE: dict[str, Any] = {**dict.fromkeys(("W", "Wcal", "V", "b", "epsilon"), 0.0), "gamma": 1.0}
+FREE |= {"activation": "identity"}
 CONTROLLED: dict[str, Any] = {"W": -2.0, "Wcal": 0.75, "V": 2.0, "b": 0.25, "gamma": 1.0, "epsilon": 0.25}
 START = {"y0": 0.0, "z0": 1.0, "neuron": 1}
 
@@ -35,17 +27,12 @@ def path(dt: float = 0.01, horizon: float = 10.0, **changes: Any) -> tuple[np.nd
     return t, y
 
 
-# ---------------------------------------------------------------------------- the physics
-
-
 @pytest.mark.parametrize("activation", ["identity", "tanh"])
 def test_a_controlled_neuron_against_another_solver(activation: str) -> None:
-    activations: dict[str, Callable[[float], float]] = {"identity": lambda x: x, "tanh": np.tanh}
-    sigma = activations[activation]
-
     def slope(t: float, s: np.ndarray) -> list[float]:
         y, z = s
-        return [z, sigma(-2 * y + 0.75 * z + 2 * np.cos(4 * t) + 0.25) - y - 0.25 * z]
+        force = -2 * y + 0.75 * z + 2 * np.cos(4 * t) + 0.25
+        return [z, (np.tanh(force) if activation == "tanh" else force) - y - 0.25 * z]
 
     t, y = path(0.001, 8.0, **CONTROLLED, activation=activation)
     exact = solve_ivp(slope, (0.0, 8.0), [0.0, 1.0], t_eval=t, rtol=1e-10, atol=1e-12, method="DOP853").y[0]
@@ -66,9 +53,6 @@ def test_with_tanh_it_is_the_layer(neuron: int) -> None:
     arrays = {name: np.array(value) for name, value in {**weights, "V": V}.items()}
     settings = {"gamma": 1.5, "epsilon": 0.25, "activation": "tanh", "y0": 0.2, "z0": -0.3, "neuron": neuron}
     np.testing.assert_allclose(path(0.05, 5.0, **arrays, **settings)[1], outputs, rtol=1e-9)
-
-
-# ---------------------------------------------------------------------------- inputs
 
 
 def test_the_cosine() -> None:
@@ -111,15 +95,11 @@ def test_what_can_not_be_is_told(change: dict[str, Any], says: str) -> None:
         path(**FREE | change)
 
 
-# ---------------------------------------------------------------------------- what the figure claims
-
-
 @cache
 def drawn() -> dict[tuple[str, str], np.ndarray]:
     """The paths of the figure, by panel and label."""
     figure = figures.collect(load_figure(CONF / "figure" / "cornn-fig-6.yaml"), {}, [])
-    curves = {(panel.title, curve.label): curve for panel, several in figure.panels for curve in several}
-    return {key: curve.y for key, curve in curves.items() if curve.y is not None}
+    return {(panel.title, c.label): c.y for panel, curves in figure.panels for c in curves if c.y is not None}
 
 
 COSINE, JUMPS = "one neuron, input cos(4t)", "one neuron, input step functions"
@@ -136,19 +116,11 @@ def test_forcing_by_the_cosine_is_a_minor_change_and_by_steps_a_large_one() -> N
 
 
 @pytest.mark.parametrize("panel", [COSINE, JUMPS])
-def test_damping_shrinks(panel: str) -> None:
+def test_damping_shrinks_a_bounded_activation_keeps_bounded_and_that_of_duffing_blows_up(panel: str) -> None:
     assert largest(panel, "FDO") < largest(panel, "FHO")
     assert np.abs(drawn()[COSINE, "FDO"][-1000:]).max() < 0.25 * largest(COSINE, "FHO")
-
-
-@pytest.mark.parametrize("panel", [COSINE, JUMPS])
-def test_a_bounded_activation_keeps_the_controlled_oscillator_bounded(panel: str) -> None:
     assert largest(panel, "CFDO") > 50  # grows as exp(t/4)
     assert largest(panel, "coRNN") < 2
-
-
-@pytest.mark.parametrize("panel", [COSINE, JUMPS])
-def test_the_duffing_activation_blows_up(panel: str) -> None:
     y = drawn()[panel, "DUFF"]
     assert 3.0 < 0.005 * np.flatnonzero(np.abs(y) > 10)[0] < 6.0
     assert np.isnan(y[-1])
