@@ -49,7 +49,7 @@ class Loop(nn.Module):
         super().__init__()
         layer = _with_fixed_matrices(layer)
         self.name = type(layer).__name__
-        like = next(layer.parameters())
+        like = next(layer.parameters(), torch.empty(0))
         x = like.new_zeros(2, d_in)  # more than one sequence: torch.export takes 1 for a fixed size
         state = self._state_of(layer, x)
         leaves, self.state = pytree.tree_flatten(state)

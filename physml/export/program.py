@@ -90,11 +90,11 @@ def _widths(net: SequenceModel) -> list[int]:
 def example(net: SequenceModel, n_batch: int, n_steps: int, *, lengths: bool) -> Inputs:
     """Inputs of a shape, drawn by a generator of their own."""
     draw = torch.Generator().manual_seed(n_batch + 100 * n_steps)
-    like = next(net.parameters())
+    dtype = next((p.dtype for p in net.parameters()), torch.get_default_dtype())
     if net.tokens:
         input = torch.randint(0, net.d_in, (n_batch, n_steps), generator=draw)
     else:
-        input = torch.randn(n_batch, n_steps, net.d_in, generator=draw, dtype=like.dtype)
+        input = torch.randn(n_batch, n_steps, net.d_in, generator=draw, dtype=dtype)
     if not lengths:
         return (input,)
     return input, torch.randint(1, n_steps + 1, (n_batch,), generator=draw)

@@ -159,6 +159,21 @@ def test_layers_of_ones_own_that_do_not_fit_are_refused(layer: type[nn.Module], 
         run(SequenceModel(lambda d: layer(), 2, 3, "last", False).eval())
 
 
+class Echo(FromOne):
+    """Without parameters: adds up what it reads."""
+
+    def __init__(self) -> None:
+        nn.Module.__init__(self)
+        self.w = 0.5  # type: ignore[assignment]
+
+    def forward(self, u: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        return super().forward(u, (torch.zeros(u.shape[0], 2),) if state is None else state)
+
+
+def test_a_layer_without_parameters_is_exported() -> None:
+    assert run(SequenceModel(lambda d: Echo(), 2, 3, "last", False).eval()) < ROUNDING
+
+
 def test_matrices_are_made_once_and_units_stay_bounded() -> None:
     """matrix_exp is in no step, and the clamp of IndRNN, which looks at values, in no graph."""
     for layer in (ExpRNN(2, 4), IndRNN(2, 4, n_layers=2, bound=1.1)):
