@@ -18,6 +18,7 @@ from physml.report.figure.spec import find_figure, load_figure
 from physml.report.table.settings import collect_settings, load_settings
 from physml.report.table.spec import experiments_of, find_table, load_table, table_ids
 from physml.run.spec import spec_of
+from physml.run.trackers.upload import tables_of_experiments
 
 FOUND = "{trial: 0, search: results/search/x.json, set: {}, drawn: 1, trials: 1, seeds: 1}"
 PLUGIN = "from physml.models.sequence.lem import LEM\n\n\nclass Mine(LEM):\n    version = 1\n"
@@ -162,6 +163,7 @@ def test_a_folder_of_ones_own_has_tables_and_studies(own: Path) -> None:
     assert {"mine-1", "lem-4"} <= {*table_ids()}
     assert find_table("first") == find_table("1", "mine") == own / "table" / "mine-1.yaml"
     assert studies.search_named("my/adding-mine") == ("my-adding-mine", "my/adding-mine")
+    assert tables_of_experiments()["my/adding-mine"] == ["mine-1"]
 
 
 # ---------------------------------------------------------------------------- refused

@@ -301,8 +301,13 @@ def kind_of(path: Path) -> Kind:
 
 def table_ids(kind: Kind | None = None, conf: Path = CONF) -> list[str]:
     """The ids of all tables, or of those of one kind; numbers in their order: lem-4 before lem-10."""
+    return list(table_files(kind, conf))
+
+
+def table_files(kind: Kind | None = None, conf: Path = CONF) -> dict[str, Path]:
+    """The configs of these tables by their ids."""
     paths = conf_files.files("table", conf)
-    return sorted((i for i, path in paths.items() if kind is None or kind_of(path) == kind), key=natural)
+    return {i: paths[i] for i in sorted(paths, key=natural) if kind is None or kind_of(paths[i]) == kind}
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:

@@ -63,9 +63,8 @@ class Upload:
 def tables_of_experiments() -> dict[str, list[str]]:
     """Experiment -> the ids of the tables that show it."""
     by_experiment: dict[str, list[str]] = {}
-    for ident in table_spec.table_ids(kind="runs"):
-        spec = table_spec.load_table(CONF / "table" / f"{ident}.yaml")
-        for experiment in table_spec.experiments_of(spec):
+    for ident, path in table_spec.table_files(kind="runs").items():
+        for experiment in table_spec.experiments_of(table_spec.load_table(path)):
             by_experiment.setdefault(experiment, []).append(ident)
     return by_experiment
 
