@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from loaded_tasks import with_data
+from loaded_tasks import whole, with_data
 from torch import Generator, nn
 
 from physml.base.errors import DataError
@@ -114,7 +114,7 @@ STACKS = {
 def test_a_network_answers_as_for_the_graphs_one_by_one(task: Zinc, stack: str, pool: Any) -> None:
     torch.manual_seed(0)
     net = GraphNet(STACKS[stack], 1, 1, "graph", hidden=8, pool=pool).double()
-    (batch,) = task.batches("train", 1000)
+    batch: Any = whole(task)
     assert batch.index.tolist() == list(range(24)), "shuffled by a generator alone"
 
     def answers(size: int) -> torch.Tensor:

@@ -165,8 +165,8 @@ def test_references_from_counts_by_hand_and_bigram_probabilities_that_add_up_to_
     n = int(ids.max()) + 1
     unigram = torch.bincount(ids, minlength=n).double() / len(ids)
     v, w = torch.cartesian_prod(torch.arange(n), torch.arange(n)).T
-    total = bigram(ids, unigram, v, w).view(n, n).sum(1)
-    torch.testing.assert_close(total, torch.ones_like(total))
+    sums = bigram(ids, unigram, v, w).view(n, n).sum(1)
+    torch.testing.assert_close(sums, torch.ones_like(sums))
 
 
 @pytest.mark.parametrize(
