@@ -5,6 +5,7 @@ The other modules of these families are not even imported then.
 Helpers of tests/harness are imported by name, in child processes too.
 """
 
+import os
 import sys
 import zlib
 from pathlib import Path
@@ -119,6 +120,26 @@ def no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Neither a C compiler nor a library that one has left."""
     monkeypatch.setenv("CC", "/nonexistent")
     monkeypatch.setenv("PHYSML_CACHE", str(tmp_path / "no libraries"))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory):
+    """Tiny sets stand in for all data."""
+    from physml.data.store import Store
+
+    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
+
+
+@pytest.fixture(scope="module")
+def real(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
+    """The published files below PHYSML_DATA; skips where the module's NEEDED is not there."""
+    from physml.data.store import Store
+
+    root, needed = os.environ.get("PHYSML_DATA"), request.module.NEEDED
+    if not root or not (Path(root) / needed).exists():
+        pytest.skip(f"set PHYSML_DATA to a folder that holds {needed}")
+    verify = getattr(request.module, "VERIFY", "bytes")
+    return Store(Path(root), tmp_path_factory.mktemp("cache"), verify=verify)
 
 
 @pytest.fixture

@@ -56,11 +56,6 @@ def _composed(overrides: tuple[str, ...]) -> dict[str, Any]:
     return compose(list(overrides)).config
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
-
-
 LOADED: dict[tuple[str, str], Any] = {}
 
 
@@ -119,9 +114,8 @@ def base_of(group: str, name: str) -> tuple[str, ...]:
 
 def refused(model: str, task: str) -> bool:
     """Whether the model knows one graph alone, and the task has many."""
-    return getattr(class_of("model", model), "one_graph", False) and not issubclass(
-        class_of("task", task), OneGraph
-    )
+    one_graph = getattr(class_of("model", model), "one_graph", False)
+    return one_graph and not issubclass(class_of("task", task), OneGraph)
 
 
 @functools.cache
@@ -159,7 +153,7 @@ def takes_a_step_on(task: str, model: str, store: Store) -> None:
 
 OTHER_MODEL = r"^the model \w+ takes \w+s; the task \w+ gives \w+s\."
 OTHER_NET = r"^the net \w+ takes .* Set net=(sequence|graph)\.$"
-PRODUCTS = r"precision=bf16-products is .*{}.*\. Set"
+PRODUCTS, SAYS = "precision=bf16-products", r"precision=bf16-products is .*{}.*\. Set"
 
 
 @pytest.mark.parametrize(
@@ -170,17 +164,14 @@ PRODUCTS = r"precision=bf16-products is .*{}.*\. Set"
         ("model=gcn task=adding net=graph", OTHER_NET),
         ("model=gcn task=texas net=sequence", OTHER_NET),
         ("model=gcn task=texas precision=bf16", "precision=bf16 is not there for networks on graphs"),
+        (f"model=gcn task=texas {PRODUCTS}", SAYS.format("of recurrences; a network on graphs has none")),
         (
-            "model=gcn task=texas precision=bf16-products",
-            PRODUCTS.format("of recurrences; a network on graphs has none"),
+            f"model=lem task=adding {PRODUCTS} runtime.backend=torch",
+            SAYS.format("got runtime.backend=torch and"),
         ),
         (
-            "model=lem task=adding precision=bf16-products runtime.backend=torch",
-            PRODUCTS.format("got runtime.backend=torch and"),
-        ),
-        (
-            "model=lem task=adding precision=bf16-products runtime.device=cuda",
-            PRODUCTS.format("got .* and runtime.device=cuda"),
+            f"model=lem task=adding {PRODUCTS} runtime.device=cuda",
+            SAYS.format("got .* and runtime.device=cuda"),
         ),
     ],
 )
@@ -249,16 +240,13 @@ def test_every_search_varies_keys_that_are_there(name: str) -> None:
 # ---------------------------------------------------------------------------- what a file must say
 
 
-def test_the_first_line_of_a_file_names_what_it_is() -> None:
+def test_the_first_line_of_a_file_names_what_it_is_and_no_line_a_place_of_one_machine() -> None:
     kind = re.compile(r"# (?!.*@package)\w.{8,}\n(?!.*@package)")
     for file, text in FILES.items():
         if file.startswith("profile/"):
             assert text.startswith("# @package _global_\n"), file
         else:
             assert kind.match(text), file
-
-
-def test_no_file_names_a_place_of_one_machine() -> None:
     absolute = re.compile(r"(^|[\s:\[{,\"'=(])(~/|/\w+/|[A-Za-z]:\\)")
     assert [file for file, text in FILES.items() if absolute.search(text)] == []
 
@@ -268,17 +256,15 @@ def nodes() -> list[tuple[str, str]]:
 
 
 @each("group, name", nodes)
-def test_a_config_names_every_argument_of_its_class(group: str, name: str) -> None:
-    """So that no number hides in a default of the code, where a change would not be seen."""
-    known = set(build.arguments(class_of(group, name)))
-    assert set(build_node(group, name)) - {"_target_"} - OURS[group] == known - EXEMPT[group]
+def test_a_config_names_every_argument_of_its_class_and_its_source_the_version(group: str, name: str) -> None:
+    """So that no number hides in a default of the code, where a change would not be seen.
 
-
-@each("group, name", lambda: [(g, n) for g, n in nodes() if g in ("model", "task")])
-def test_the_version_in_the_source_is_that_of_the_class(group: str, name: str) -> None:
-    """Identities read `version` from the source; a base in another file would hide it."""
-    target = build_node(group, name)["_target_"]
-    assert read_class(target).version == getattr(resolve(target), "version", 1)
+    Identities read `version` from the source; a base in another file would hide it.
+    """
+    node, cls = build_node(group, name), class_of(group, name)
+    assert set(node) - {"_target_"} - OURS[group] == set(build.arguments(cls)) - EXEMPT[group]
+    if group in ("model", "task"):
+        assert read_class(node["_target_"]).version == getattr(cls, "version", 1)
 
 
 # ---------------------------------------------------------------------------- a misspelt key
@@ -359,21 +345,23 @@ MISSPELT = [
 ]
 
 
-def base_for(key: str) -> list[str]:
-    return ["experiment=lem/fitzhugh_nagumo-lem"] if "provenance" in key else ["model=lem", "task=adding"]
-
-
-def value_for(key: str) -> str:
-    return "physml.training.selection.Last" if key.endswith("_target_") else "1"
-
-
-@pytest.mark.parametrize("added", [False, True])
 @pytest.mark.parametrize(("key", "meant"), MISSPELT)
-def test_a_misspelt_override_is_refused_with_a_near_name(key: str, meant: str, added: bool) -> None:
-    with pytest.raises(ConfigError, match=re.escape(key.partition("._")[0])) as refusal:
-        run_checked(*base_for(key), f"{'+' * added}{key}={value_for(key)}")
-    if added or key != "trainer.select.metrc":  # the default rule names no metric, so nothing near is there
-        assert f"Did you mean {meant}" in str(refusal.value)
+def test_a_misspelt_override_or_key_of_a_study_is_refused_with_a_near_name(
+    key, meant, tmp_path: Path
+) -> None:
+    base = ["experiment=lem/fitzhugh_nagumo-lem"] if "provenance" in key else ["model=lem", "task=adding"]
+    value = "physml.training.selection.Last" if key.endswith("_target_") else "1"
+    for added in ("", "+"):
+        with pytest.raises(ConfigError, match=re.escape(key.partition("._")[0])) as refusal:
+            run_checked(*base, f"{added}{key}={value}")
+        if (
+            added or key != "trainer.select.metrc"
+        ):  # the default rule names no metric, so nothing near is there
+            assert f"Did you mean {meant}" in str(refusal.value)
+    if not key.startswith(("sede", "tracker", "provenance")):  # rows of a study have none of these
+        body = f"{key.replace('.', ': {')}: {value}{'}' * key.count('.')}"
+        with pytest.raises(ConfigError, match=f"Did you mean {meant}"):
+            run_checked(study(tmp_path, body))
 
 
 OWN = "provenance: {kind: own, source: x}"
@@ -388,17 +376,6 @@ def study(folder: Path, body: str = "trainer: {epochs: 3}", head: str = OWN) -> 
 
 
 @pytest.mark.parametrize(
-    ("key", "meant"), [pair for pair in MISSPELT if not pair[0].startswith(("sede", "tracker", "provenance"))]
-)
-def test_a_misspelt_key_in_a_row_of_a_study_is_refused_with_a_near_name(
-    tmp_path: Path, key: str, meant: str
-) -> None:
-    body = f"{key.replace('.', ': {')}: {value_for(key)}{'}' * key.count('.')}"
-    with pytest.raises(ConfigError, match=f"Did you mean {meant}"):
-        run_checked(study(tmp_path, body))
-
-
-@pytest.mark.parametrize(
     ("content", "says"),
     [
         ({"body": "model: {smoke: {d_hiden: 3}}"}, "model.smoke.d_hiden.*Did you mean d_hidden"),
@@ -410,10 +387,7 @@ def test_a_misspelt_key_in_a_row_of_a_study_is_refused_with_a_near_name(
         ({"body": "model: {dt: '${seeed}'}"}, "model.dt: .*seeed.* not found"),
         ({"body": "precision: fp16"}, "precision must be one of 'fp32', 'tf32', 'bf16', 'bf16-products'"),
         ({"head": f"{OWN}\nplugins: mine.py"}, "plugins must be a list"),
-        (
-            {"head": "provenance: {kind: papr, source: x}"},
-            "provenance.kind must be one of.*Did you mean paper",
-        ),
+        ({"head": OWN.replace("own", "papr")}, "provenance.kind must be one of.*Did you mean paper"),
         ({"head": "provenance: {kind: own, source: x, sorce: 1}"}, "Did you mean source"),
     ],
 )
@@ -456,15 +430,13 @@ def test_a_value_of_the_wrong_kind_is_refused(override: str, says: str, store: S
 
 
 def test_smoke_sizes_hold_whatever_the_experiment_says_but_not_what_was_typed() -> None:
-    config = config_of("experiment=cornn/adding-500-cornn", "profile=smoke")
+    adding = "experiment=cornn/adding-500-cornn"
+    config = config_of(adding, "profile=smoke")
     assert (config["trainer"]["epochs"], config["model"]["d_hidden"], config["task"]["length"]) == (2, 4, 10)
-    config = config_of(
-        "experiment=cornn/adding-500-cornn", "profile=smoke", "model.d_hidden=7", "trainer.epochs=3"
-    )
+    config = config_of(adding, "profile=smoke", "model.d_hidden=7", "trainer.epochs=3")
     assert (config["trainer"]["epochs"], config["model"]["d_hidden"]) == (3, 7)
-    full = config_of("experiment=cornn/adding-500-cornn")
-    assert full["task"]["length"] == 500
-    assert "smoke" not in full["model"]
+    full = config_of(adding)
+    assert full["task"]["length"] == 500 and "smoke" not in full["model"]
 
 
 def test_interpolations_are_resolved(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def parts_of_the_result_may_go_unused(op: Op, backend: str) -> None:
 
 
 @law
-def without_gradients_nothing_is_kept(op: Op, backend: str) -> None:
+def without_gradients_nothing_is_kept_not_even_the_path_by_the_last_state(op: Op, backend: str) -> None:
     x = op.arguments(LARGE)
     expected = op.results(x, backend)
     with torch.no_grad():
@@ -116,11 +116,6 @@ def without_gradients_nothing_is_kept(op: Op, backend: str) -> None:
     for results in (plain, op.results(frozen(x), backend)):
         assert not any(r.requires_grad for r in results)
         same(results, expected)
-
-
-@law
-def the_last_state_does_not_keep_the_path(op: Op, backend: str) -> None:
-    results = op.results(frozen(op.arguments(LARGE)), backend)
     for state in results[len(results) - op.last :]:
         assert state.untyped_storage().nbytes() == state.numel() * state.element_size()
 

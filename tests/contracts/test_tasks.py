@@ -14,12 +14,12 @@ import pytest
 import torch
 import yaml
 from each import each, run_all
+from loaded_tasks import with_data
 from torch import Generator, Tensor
 
 from physml.base.errors import InputError
 from physml.config.resolve import load_plugins
 from physml.data.readers.eigenworms import EIGENWORMS
-from physml.data.store import Store
 from physml.task.base import Task
 from physml.task.batch import Batch
 from physml.task.graphs import ManyGraphs
@@ -82,11 +82,6 @@ ALL = FIXTURES | REAL
 PARTS = ("train", "valid", "test")
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory) -> Store:
-    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
-
-
 CHECKS: list[Callable[..., None]] = []
 
 
@@ -124,13 +119,18 @@ def measured(task: Task) -> set[str]:
 
 
 @check
-def declares_what_it_is(task):
+def declares_what_it_is_and_references_of_its_metrics(task):
     assert task.readout in ("last", "every", "node", "graph")
     assert task.metric in task.better
     assert set(task.better.values()) <= {"lower", "higher"}
     assert set(task.scoring) <= set(task.better)
     assert task.protocol in ("clean", "paper", "official")
     assert task.d_in > 0 and task.d_out > 0 and task.n_splits > 0
+    references = task.references()
+    assert references
+    for metrics in references.values():
+        assert set(metrics) == measured(task)
+        assert all(math.isfinite(value) for value in metrics.values())
 
 
 @check
@@ -156,17 +156,13 @@ def an_epoch_has_the_declared_number_of_steps(task, size):
 
 
 @check
-def same_generator_same_batches(task):
+def same_generator_same_batches_and_another_one_another_order_or_draw(task):
     for part in PARTS:
         once, again = (list(task.batches(part, 3, rng(5))) for _ in range(2))
         for a, b in zip(once, again, strict=True):
             assert torch.equal(a.input, b.input) and torch.equal(a.target, b.target)
-
-
-@check
-def another_generator_another_order_or_draw(task):
-    if isinstance(task, small.Echo | small.Communities | OneGraph):
-        pytest.skip("a stream and a graph have no order")
+    if isinstance(task, small.Echo | small.Communities | OneGraph):  # a stream and a graph have no order
+        return
     a, b = ([x.input for x in task.batches("train", 3, rng(s))] for s in (1, 2))
     assert not all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
@@ -302,15 +298,6 @@ def an_output_of_another_shape_or_number_of_nodes_or_graphs_is_refused(task, met
 
 
 @check
-def references_are_finite_and_complete(task):
-    references = task.references()
-    assert references
-    for metrics in references.values():
-        assert set(metrics) == measured(task)
-        assert all(math.isfinite(value) for value in metrics.values())
-
-
-@check
 def the_majority_class_is_that_of_train(task):
     majority = task.references().get("majority class")
     if majority is None:
@@ -328,17 +315,12 @@ def labels(batch: Batch) -> Tensor:
 
 
 @check
-def facts_fit_a_record(task):
-    facts = task.facts()
+def facts_fit_a_record_and_name_the_files_that_were_read(task):
+    facts, abouts = task.facts(), [data.upstream for data in task.datasets]
     assert {"version", "sizes", "sha256", "fingerprint"} <= set(facts)
     assert json.loads(json.dumps(facts, allow_nan=False)) == facts
-
-
-@check
-def facts_name_the_files_that_were_read(task):
-    if not task.datasets:
-        pytest.skip("its data are generated")
-    facts, abouts = task.facts(), [data.upstream for data in task.datasets]
+    if not task.datasets:  # its data are generated
+        return
     assert facts["sizes"] == task.sizes and facts["kind"] == "fixture"
     assert facts["readers"] == {data.name: data.version for data in task.datasets}
     assert set(facts["sha256"]) <= {file.name for about in abouts for file in about.files}
@@ -369,15 +351,10 @@ def content(batch: Batch) -> bytes:
 
 
 @check
-def a_batch_of_no_items_is_refused(task):
-    if isinstance(task, small.SmallTask):
-        pytest.skip("a fixture")
-    with pytest.raises(InputError, match="size must be positive"):
-        next(task.batches("train", 0, rng()))
-
-
-@check
-def moving_keeps_the_data_and_the_kind_of_a_batch(task):
+def moving_keeps_the_data_and_the_kind_of_a_batch_and_one_of_no_items_is_refused(task):
+    if not isinstance(task, small.SmallTask):
+        with pytest.raises(InputError, match="size must be positive"):
+            next(task.batches("train", 0, rng()))
     before = next(task.batches("test", 2, rng()))
     moved = before.to("cpu")
     assert type(moved) is type(before) and moved.carry == before.carry
@@ -387,8 +364,7 @@ def moving_keeps_the_data_and_the_kind_of_a_batch(task):
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_task_keeps_the_interface(name, store):
-    task = ALL[name]()
-    task.load(store, 0)
+    task = with_data(ALL[name](), store)
     needs_store = {rule: "store" in inspect.signature(rule).parameters for rule in CHECKS}
     run_all(
         (rule.__name__, functools.partial(rule, task=task, **({"store": store} if needs_store[rule] else {})))
@@ -431,20 +407,8 @@ def test_a_wrong_argument_is_refused_by_name(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "best"), [("sign_of_sum", 1.0), ("leaky_mean", 0.0), ("communities", 1.0)])
 def test_the_oracle_of_a_fixture_is_nearly_perfect(name, best, store):
-    task = FIXTURES[name]()
-    task.load(store, 0)
+    task = with_data(FIXTURES[name](), store)
     assert score_reference(task, task.oracle)[task.metric] == pytest.approx(best, abs=0.05)
-
-
-def test_windows_of_the_token_stream_follow_each_other(store):
-    task = FIXTURES["echo"]()
-    task.load(store, 0)
-    for part, size in (("train", 5), ("test", 5)):
-        batches = list(task.batches(part, size))
-        assert all(batch.carry for batch in batches)
-        for a, b in pairwise(batches):
-            assert torch.equal(a.target[:, -1], b.input[:, 0])
-            assert torch.equal(a.target[:, :-1], a.input[:, 1:])
 
 
 class Memory(torch.nn.Module):
@@ -462,9 +426,14 @@ class Memory(torch.nn.Module):
         return p.log(), (seen[:, -self.lag :],)
 
 
-def test_the_token_stream_needs_the_carried_state(store):
-    task = FIXTURES["echo"]()
-    task.load(store, 0)
+def test_windows_of_the_token_stream_follow_each_other_and_need_the_carried_state(store):
+    task = with_data(FIXTURES["echo"](), store)
+    for part in ("train", "test"):
+        batches = list(task.batches(part, 5))
+        assert all(batch.carry for batch in batches)
+        for a, b in pairwise(batches):
+            assert torch.equal(a.target[:, -1], b.input[:, 0])
+            assert torch.equal(a.target[:, :-1], a.input[:, 1:])
     net = Memory(task)
     carried = evaluate(net, task, task.batches("test", 1), "cpu")["nats"]
     forgotten = score_reference(task, lambda batch: net(batch.input)[0])["nats"]

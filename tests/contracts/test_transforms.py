@@ -24,15 +24,14 @@ from physml.ops.unicornn import project
 
 B, T, D, H = 3, 4, 2, 3
 E = edges(ODD)
-
-
-OPS: dict[str, tuple[Callable[..., Tensor | tuple[Tensor, ...]], list[tuple[int, ...]]]] = {
+Op = Callable[..., Tensor | tuple[Tensor, ...]]
+OPS: dict[str, tuple[Op, list[tuple[int, ...]]]] = {
     **{op.name: (op.call, op.sizes(all_ops.SMALL)) for op in all_ops.OPS},
     "gradient_sum, p not in halves": (partial(gradient_sum, edges=E, p=2.3), [(N, H)]),
     "gate, p not in halves": (partial(gate, edges=E, p=2.3), [(N, H)] * 3),
     "linear": (linear, [(4096, 16), (16, 16), (16,)]),
 }
-ALONE: dict[str, tuple[Callable[..., Tensor], list[tuple[int, ...]]]] = {  # without a choice of backends
+ALONE: dict[str, tuple[Op, list[tuple[int, ...]]]] = {  # without a choice of backends
     "project": (project, [(B, T, D), (H, D), (H,), (B, D)]),
     "gcn_spread": (lambda x: gcn_spread(x, ODD)(x), [(N, H)]),
     "gcn_spread with weights": (lambda x, w: gcn_spread(x, ODD, w.abs())(x), [(N, H), (ODD.shape[1],)]),
@@ -50,9 +49,7 @@ def arguments(name: str, shapes: list[tuple[int, ...]]) -> list[Tensor]:
     return [draw(*(shape or (1,)), seed=k).reshape(shape).to(dtype) for k, shape in enumerate(shapes)]
 
 
-def function(
-    op: Callable[..., Tensor | tuple[Tensor, ...]], inputs: list[Tensor], k: int
-) -> Callable[[Tensor], Tensor]:
+def function(op: Op, inputs: list[Tensor], k: int) -> Callable[[Tensor], Tensor]:
     """The first result as a function of argument k."""
 
     def of_one(x: Tensor) -> Tensor:
@@ -89,9 +86,8 @@ def test_ops_have_tangents_of_all_arguments(name: str, preferred: str) -> None:
             torch.testing.assert_close(jvp, expected, atol=tolerance, rtol=tolerance)
             gradient = torch.func.grad(lambda x, f=f: f(x).sum())(x)
             if name != "dropout":  # vmap refuses random numbers
-                torch.testing.assert_close(
-                    torch.func.vmap(f)(torch.stack([x, x])), torch.stack([plain(x)] * 2)
-                )
+                both = torch.func.vmap(f)(torch.stack([x, x]))
+                torch.testing.assert_close(both, torch.stack([plain(x)] * 2))
         leaf = x.clone().requires_grad_()
         plain(leaf).sum().backward()
         torch.testing.assert_close(gradient, leaf.grad)

@@ -58,14 +58,11 @@ def test_the_same_members_packed_and_unpacked(form: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["../evil", "/evil", "a/../../evil", "C:/evil", "..\\evil"])
-@pytest.mark.parametrize("pack", [zipped, tarred])
-def test_a_member_that_points_out_of_its_archive_is_refused(pack, name: str, tmp_path: Path) -> None:
-    path = pack(tmp_path / "x", {"good": b"1", name: b"2"})
-    with pytest.raises(DataError, match="points out of the archive"):
-        open_tree(path).names()
-
-
-def test_links_are_refused_by_name(tmp_path: Path) -> None:
+def test_members_that_point_out_of_their_archive_and_links_are_refused(name: str, tmp_path: Path) -> None:
+    for pack in (zipped, tarred):
+        path = pack(tmp_path / pack.__name__, {"good": b"1", name: b"2"})
+        with pytest.raises(DataError, match="points out of the archive"):
+            open_tree(path).names()
     with tarfile.open(tmp_path / "x.tar", "w") as archive:
         link = tarfile.TarInfo("top/passwd")
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
@@ -80,18 +77,14 @@ def test_links_are_refused_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pack", [zipped, tarred])
-@pytest.mark.parametrize("keep", [0.2, 0.6, 0.95])
-def test_a_truncated_archive_is_refused(pack, keep: float, tmp_path: Path) -> None:
+def test_a_truncated_archive_and_a_flipped_byte_in_a_member_are_refused(pack, tmp_path: Path) -> None:
     path = pack(tmp_path / "x.bin")
     content = path.read_bytes()
-    path.write_bytes(content[: int(keep * len(content))])
-    with pytest.raises(DataError, match=r"x\.bin is not a valid"):
-        list(open_tree(path).items())
-
-
-def test_a_flipped_byte_in_a_member_is_refused(tmp_path: Path) -> None:
-    path = zipped(tmp_path / "x.zip")
-    content = path.read_bytes()
+    for keep in (0.2, 0.6, 0.95):
+        path.write_bytes(content[: int(keep * len(content))])
+        with pytest.raises(DataError, match=r"x\.bin is not a valid"):
+            list(open_tree(path).items())
+    content = zipped(path := tmp_path / "x.zip").read_bytes()
     path.write_bytes(content[:40] + bytes([content[40] ^ 0xFF]) + content[41:])
     with pytest.raises(DataError, match=r"x\.zip is not a valid zip archive at member top/b\.txt"):
         list(open_tree(path).items())

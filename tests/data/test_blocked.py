@@ -58,14 +58,11 @@ def test_what_a_plan_says_of_data_needs_no_torch(roots: Path) -> None:
     assert "UCI HAR Dataset.zip missing" in done.stdout and done.stdout.endswith("False\n"), done.stderr
 
 
-def test_run_refuses_before_anything_is_built(roots: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_that_lack_data_are_refused_before_anything_is_built(roots: Path, capsys) -> None:
     assert main.main(["run", HAR, *SHORT]) == 2
     said = capsys.readouterr().err
     assert said.startswith("error: UCI HAR Dataset.zip is missing") and said.count("\n") == 1
     assert not records(roots) and not (roots / "runs").exists()
-
-
-def test_of_many_runs_those_that_lack_data_are_not_started(roots: Path, capsys) -> None:
     assert main.main(["run", "-m", HAR, "seed=0,1", *SHORT, "--jobs", "1"]) == 2
     lines = capsys.readouterr().out.splitlines()
     assert lines.pop() == "0 of 2 runs have a score"

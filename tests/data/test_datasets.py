@@ -95,11 +95,6 @@ def test_the_table_of_data_sets_is_that_of_conf() -> None:
     assert text == page(text), "python scripts/data_table.py writes it anew"
 
 
-def test_an_unknown_data_set_gets_a_near_name() -> None:
-    with pytest.raises(ConfigError, match=r"no data set mnits\. Did you mean mnist"):
-        upstream("mnits")
-
-
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
@@ -109,9 +104,11 @@ def test_an_unknown_data_set_gets_a_near_name() -> None:
         ({"md5": "0" * 32}, "hash_source must say"),
     ],
 )
-def test_a_file_that_cannot_be_right_is_refused(keys: dict, says: str) -> None:
+def test_a_file_that_cannot_be_right_is_refused_and_an_unknown_data_set_gets_a_near_name(keys, says) -> None:
     with pytest.raises(ConfigError, match=says):
         DataFile(**({"name": "x", "purpose": "y"} | keys))
+    with pytest.raises(ConfigError, match=r"no data set mnits\. Did you mean mnist"):
+        upstream("mnits")
 
 
 # ---------------------------------------------------------------------------- verification
@@ -186,32 +183,25 @@ def test_other_bytes_of_the_right_content_run_as_content_verified(store, monkeyp
     place(store, A)
     store.read(numbers.set)
     assert kind_of(store.used.values()) == "verified", "the published bytes need no comparison of content"
+    numbers, store = Numbers(monkeypatch, sha=None, known=True), with_verify(store, "bytes")
+    place(store, B)
+    store.read(numbers.set)
+    assert kind_of(store.used.values()) == "content-verified" and not (store.cache / "pins").exists()
 
 
 def test_off_takes_another_content_says_so_and_is_not_taken_for_checked(store, monkeypatch) -> None:
-    numbers = Numbers(monkeypatch, known=True)
-    place(store, b"1\n2\n4\n")
-    loose = with_verify(store, "off")
-    assert loose.read(numbers.set)["n"].tolist() == [1, 2, 4]
-    assert kind_of(loose.used.values()) == "unverified data"
-    with pytest.raises(DataError, match="not the published one"):
-        with_verify(store, "content").read(numbers.set)
-
-
-def test_a_changed_file_is_read_again(store, monkeypatch) -> None:
     numbers = Numbers(monkeypatch)
     loose = with_verify(store, "off")
     for content, want in ((A, [3, 1, 2]), (B, [1, 2, 3]), (A, [3, 1, 2])):
         place(store, content)
         assert loose.read(numbers.set)["n"].tolist() == want
-    assert numbers.calls == 2
-
-
-def test_a_file_without_a_checksum_must_have_the_known_content(store, monkeypatch) -> None:
-    numbers = Numbers(monkeypatch, sha=None, known=True)
-    place(store, B)
-    store.read(numbers.set)
-    assert kind_of(store.used.values()) == "content-verified" and not (store.cache / "pins").exists()
+    assert numbers.calls == 2, "a changed file is read again"
+    numbers = Numbers(monkeypatch, known=True)
+    place(store, b"1\n2\n4\n")
+    assert loose.read(numbers.set)["n"].tolist() == [1, 2, 4]
+    assert kind_of(loose.used.values()) == "unverified data"
+    with pytest.raises(DataError, match="not the published one"):
+        with_verify(store, "content").read(numbers.set)
 
 
 def test_another_form_of_a_file_runs_as_content_verified(store, monkeypatch) -> None:
@@ -272,12 +262,10 @@ def test_its_folder_will_do_where_the_content_is_compared(store, monkeypatch) ->
 
 
 @pytest.mark.parametrize("checksum", [{"sha256": sha256(A)}, {"md5": hashlib.md5(A).hexdigest()}])
-def test_its_folder_will_do_where_each_member_has_a_checksum_and_others_are_not_read(
-    store, monkeypatch, checksum
-) -> None:
+def test_its_folder_will_do_where_each_member_that_is_read_has_a_checksum(store, monkeypatch, checksum):
     zipped = Zipped(monkeypatch, inside(**checksum))
     place(store, A, "z/n.txt")
-    place(store, B, "z/foreign.txt")
+    place(store, B, "z/foreign.txt")  # it is not read
     assert store.read(zipped.set)["n"].tolist() == [3, 1, 2]
     assert {entry["verified"] for entry in store.used.values()} == {"bytes"}
     place(store, B, "z/n.txt")

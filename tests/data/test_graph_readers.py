@@ -1,6 +1,5 @@
 """Graphs: readers on fixtures and, where PHYSML_DATA has them, on the real files; cleaning; splits."""
 
-import os
 import zipfile
 from pathlib import Path
 
@@ -29,25 +28,12 @@ from physml.data.store import Store
 
 MODULES = (planetoid, webkb, shchur, musae, syn_cora, heterophilous, zinc, superpixels, ppi, large_graphs)
 SETS = [value for module in MODULES for value in vars(module).values() if isinstance(value, DataSet)]
+NEEDED = "."  # of the real files; `read` asks for those of one graph
 BY_NAME = {data.name: data for data in SETS}
-
-
-@pytest.fixture(scope="module")
-def fixtures(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
-
-
-@pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    root = os.environ.get("PHYSML_DATA")
-    if not root:
-        pytest.skip("PHYSML_DATA is not set: the real graphs are not read")
-    return Store(Path(root), tmp_path_factory.mktemp("cache"))
 
 
 def read(store: Store, data: DataSet) -> Arrays:
     """Skips where the files are not at hand."""
-    assert store.data is not None
     if not all((store.data / file.name).exists() for file in data.upstream.files if not file.optional):
         pytest.skip(f"{data.name} is not at hand in PHYSML_DATA")
     return store.read(data)
@@ -57,8 +43,8 @@ def read(store: Store, data: DataSet) -> Arrays:
 
 
 @each("data", SETS)
-def test_arrays_of_a_fixture_fit_each_other(data: DataSet, fixtures: Store) -> None:
-    arrays = fixtures.read(data)
+def test_arrays_of_a_fixture_fit_each_other(data: DataSet, store: Store) -> None:
+    arrays = store.read(data)
     x, y, edges = graphs.dense_features(arrays), arrays["y"], arrays["edge_index"]
     assert x.ndim == 2 and np.isfinite(x).all() and x.any(1).mean() > 0.2
     assert edges.shape[0] == 2 and edges.min() >= 0 and len(np.unique(y)) >= 2
@@ -74,8 +60,8 @@ MANY = [syn_cora.SYN_CORA, zinc.ZINC, zinc.ZINC_SUBSTITUTE, superpixels.SUPERPIX
 
 
 @pytest.mark.parametrize("data", MANY, ids=lambda data: data.name)
-def test_graphs_of_many_are_cut_where_they_end(data: DataSet, fixtures: Store) -> None:
-    arrays = fixtures.read(data)
+def test_graphs_of_many_are_cut_where_they_end(data: DataSet, store: Store) -> None:
+    arrays = store.read(data)
     nodes, edges = arrays["node_offsets"], arrays["edge_offsets"]
     n_graphs = len(nodes) - 1
     parts = [graphs.one(arrays, g) for g in range(n_graphs)]
@@ -90,17 +76,19 @@ def test_graphs_of_many_are_cut_where_they_end(data: DataSet, fixtures: Store) -
         graphs.one(arrays, n_graphs)
 
 
-def test_both_forms_of_zinc_give_the_same_arrays(fixtures: Store) -> None:
-    """Their fixtures are the same molecules, once as pickled tensors, once as flat arrays."""
-    a, b = fixtures.read(zinc.ZINC), fixtures.read(zinc.ZINC_SUBSTITUTE)
+def test_both_forms_of_zinc_give_the_same_arrays_and_classes_of_years_the_same_size(store: Store) -> None:
+    """The fixtures of ZINC are the same molecules, once as pickled tensors, once as flat arrays."""
+    a, b = store.read(zinc.ZINC), store.read(zinc.ZINC_SUBSTITUTE)
     assert a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
     first = graphs.one(a, 0)
     bonds = {(*edge, kind) for *edge, kind in np.c_[first["edge_index"].T, first["edge_attr"]].tolist()}
     assert {(b, a, kind) for a, b, kind in bonds} == bonds, "each bond in both directions"
+    for data in (large_graphs.SNAP_PATENTS, large_graphs.ARXIV_YEAR):
+        assert np.bincount(store.read(data)["y"]).tolist() == [16] * 5
 
 
 @pytest.mark.parametrize("data", [ppi.PPI, zinc.ZINC, superpixels.SUPERPIXELS], ids=lambda data: data.name)
-def test_many_graphs_are_what_pyg_makes_of_them(data: DataSet, fixtures: Store, tmp_path: Path) -> None:
+def test_many_graphs_are_what_pyg_makes_of_them(data: DataSet, store: Store, tmp_path: Path) -> None:
     """PyG processes the fixture from its folder `raw`, so that it downloads nothing."""
     import torch_geometric.datasets as pyg
 
@@ -117,7 +105,7 @@ def test_many_graphs_are_what_pyg_makes_of_them(data: DataSet, fixtures: Store, 
         parts = [pyg.PPI(str(tmp_path), split=part) for part in ("train", "val", "test")]
     else:
         parts = [pyg.MNISTSuperpixels(str(tmp_path), train=train) for train in (True, False)]
-    arrays = fixtures.read(data)
+    arrays = store.read(data)
     theirs = [graph for part in parts for graph in part]
     assert len(theirs) == arrays["n_graphs"].sum()
     for g, graph in enumerate(theirs):
@@ -127,31 +115,34 @@ def test_many_graphs_are_what_pyg_makes_of_them(data: DataSet, fixtures: Store, 
         assert (graphs.coalesced(graph.edge_index.numpy()) == graphs.coalesced(ours["edge_index"])).all()
 
 
-def test_classes_of_years_have_about_the_same_size(fixtures: Store) -> None:
-    for data in (large_graphs.SNAP_PATENTS, large_graphs.ARXIV_YEAR):
-        assert np.bincount(fixtures.read(data)["y"]).tolist() == [16] * 5
-
-
 # ---------------------------------------------------------------------------- the real files
 
 # Nodes, features, classes, different edge rows without loops, loops, as in RECIPES of the papers and PyG.
+# Of WebKB and Wikipedia the sizes of each of ten splits too.
 REAL = {
-    "planetoid_cora": (2708, 1433, 7, 10_556, 0),
-    "planetoid_citeseer": (3327, 3703, 6, 9104, 124),
-    "planetoid_pubmed": (19_717, 500, 3, 88_648, 3),
-    "geom_texas": (183, 1703, 5, 309, 16),
-    "geom_wisconsin": (251, 1703, 5, 499, 16),
-    "geom_cornell": (183, 1703, 5, 295, 3),
-    "geom_film": (7600, 932, 5, 29_926, 93),
-    "geom_squirrel": (5201, 2089, 5, 216_933, 140),
-    "geom_chameleon": (2277, 2325, 5, 36_051, 50),
+    "planetoid_cora": ((2708, 1433, 7, 10_556, 0), None),
+    "planetoid_citeseer": ((3327, 3703, 6, 9104, 124), None),
+    "planetoid_pubmed": ((19_717, 500, 3, 88_648, 3), None),
+    "geom_texas": ((183, 1703, 5, 309, 16), (87, 59, 37)),
+    "geom_wisconsin": ((251, 1703, 5, 499, 16), (120, 80, 51)),
+    "geom_cornell": ((183, 1703, 5, 295, 3), (87, 59, 37)),
+    "geom_cornell_bingzhewei": (None, (87, 59, 37)),
+    "geom_film": ((7600, 932, 5, 29_926, 93), (3648, 2432, 1520)),
+    "geom_squirrel": ((5201, 2089, 5, 216_933, 140), (2496, 1664, 1041)),
+    "geom_chameleon": ((2277, 2325, 5, 36_051, 50), (1092, 729, 456)),
 }
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_the_real_graph_has_the_published_sizes(name: str, real: Store) -> None:
-    arrays = read(real, BY_NAME[name])
-    n, d, n_classes, n_edges, n_loops = REAL[name]
+def test_the_real_graph_has_the_published_sizes_and_splits(name: str, real: Store) -> None:
+    arrays, (sizes, split_sizes) = read(real, BY_NAME[name]), REAL[name]
+    if split_sizes:
+        splits_of = [graphs.fixed_split(arrays, k).values() for k in range(10)]
+        assert [tuple(map(len, split)) for split in splits_of] == [split_sizes] * 10
+        assert len({nodes.tobytes() for nodes in arrays["split_test"]}) == len(arrays["split_test"]) == 10
+    if not sizes:
+        return
+    n, d, n_classes, n_edges, n_loops = sizes
     assert graphs.dense_features(arrays).shape == (n, d)
     assert arrays["y"].max() == n_classes - 1
     edges = graphs.coalesced(arrays["edge_index"])
@@ -166,23 +157,6 @@ def test_edges_of_webkb_stay_as_stored(name: str, rows: int, links: int, real: S
     edges = read(real, BY_NAME[f"geom_{name}"])["edge_index"]
     assert edges.shape == (2, rows)
     assert len({frozenset(edge) for edge in edges.T.tolist()}) == links
-
-
-@pytest.mark.parametrize(
-    ("name", "sizes"),
-    [
-        *((name, (87, 59, 37)) for name in ("texas", "cornell", "cornell_bingzhewei")),
-        ("wisconsin", (120, 80, 51)),
-        ("film", (3648, 2432, 1520)),
-        ("squirrel", (2496, 1664, 1041)),
-        ("chameleon", (1092, 729, 456)),
-    ],
-)
-def test_the_ten_splits_have_the_published_sizes(name: str, sizes: tuple[int, ...], real: Store) -> None:
-    arrays = read(real, BY_NAME[f"geom_{name}"])
-    split_sizes = [tuple(len(nodes) for nodes in graphs.fixed_split(arrays, k).values()) for k in range(10)]
-    assert split_sizes == [sizes] * 10
-    assert len({arrays["split_test"][k].tobytes() for k in range(10)}) == 10
 
 
 def test_the_papers_that_citeseer_lacks_have_no_label(real: Store) -> None:
@@ -269,11 +243,11 @@ def test_a_subgraph_takes_features_labels_and_splits_along() -> None:
         graphs.subgraph({"x": x, "y": y, "edge_index": EDGES}, np.array([1, 1]))
 
 
-def test_the_official_numbering_is_that_of_networkx(fixtures: Store) -> None:
+def test_the_official_numbering_is_that_of_networkx(store: Store) -> None:
     """The published code adds the rows to a graph of networkx and lets PyG number its nodes."""
     from torch_geometric.utils import from_networkx
 
-    arrays = fixtures.read(musae.CHAMELEON)
+    arrays = store.read(musae.CHAMELEON)
     graph = nx.Graph()
     graph.add_edges_from(arrays["edge_index"].T.tolist())
     theirs = graphs.coalesced(from_networkx(graph).edge_index.numpy())
@@ -294,25 +268,19 @@ def test_the_official_numbering_is_that_of_networkx(fixtures: Store) -> None:
 def test_a_class_split_takes_the_first_of_each_class() -> None:
     y, order = np.array([0, 1, 0, 1, 0, 1, -1, 0]), np.array([7, 6, 5, 4, 3, 2, 1, 0])
     split = graphs.class_split(y, order, n_per_class=1, n_development=5)
-    assert {part: nodes.tolist() for part, nodes in split.items()} == {
-        "train": [5, 7],
-        "valid": [3, 4],
-        "test": [0, 1, 2],
-    }, "node 6 has no label"
+    nodes = {part: nodes.tolist() for part, nodes in split.items()}
+    assert nodes == {"train": [5, 7], "valid": [3, 4], "test": [0, 1, 2]}, "node 6 has no label"
     with pytest.raises(InputError, match="class 0 has 2 of the 5"):
         graphs.class_split(y, order, n_per_class=3, n_development=5)
     with pytest.raises(InputError, match="8 nodes for development"):
         graphs.class_split(y, order, n_development=8)
 
 
-def test_orders_of_nodes_are_recorded() -> None:
+def test_orders_of_nodes_are_recorded_and_synthetic_cora_is_split_as_in_the_published_code() -> None:
     assert np.array_equal(graphs.node_order(2485, 4), splits.load_index("nodes-2485-4"))
     assert np.array_equal(np.sort(graphs.node_order(50, 1)), np.arange(50)), "a fixture"
     with pytest.raises(InputError, match="5 recorded orders"):
         graphs.node_order(2485, 5)
-
-
-def test_the_split_of_synthetic_cora_is_that_of_the_published_code() -> None:
     order = splits.load_index("syn-cora-123456")
     assert np.array_equal(order, np.random.RandomState(123456).choice(1490, 1490, replace=False))
     split = graphs.cut(order, 1490 // 2, 1117 - 745)

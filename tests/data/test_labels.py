@@ -25,9 +25,7 @@ from physml.data.files.tables import table
         (["b", 1], [1, "b"], (1, "b"), [0, 1]),
     ],
 )
-def test_classes_are_the_values_of_train(
-    train: list[Any], test: list[Any], classes: tuple[Any, ...], y: list[int]
-) -> None:
+def test_classes_are_the_values_of_train(train: Any, test: Any, classes: tuple, y: list[int]) -> None:
     codes, names = coded({"train": train, "test": test}, "toy")
     assert names == classes and codes["test"].tolist() == y and codes["test"].dtype == np.int64
 
@@ -54,15 +52,12 @@ def test_labels_that_no_score_can_come_from(train: Any, test: Any, says: str) ->
         coded({"train": [*train], "test": [*test]}, "toy")
 
 
-def test_declared_classes_keep_their_order_and_gaps_are_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_declared_classes_keep_their_order_gaps_are_told_and_equal_rows_counted(caplog) -> None:
     assert coded({"train": ["x", "b"]}, "toy", ("x", "never", "b"))[1] == ("x", "b")
     assert not caplog.records
     with caplog.at_level(logging.WARNING):
         coded({"train": [3, 7, 3]}, "toy")
     assert "toy: the labels 3, 7 became the classes 0 to 1." in caplog.text
-
-
-def test_equal_rows_are_counted() -> None:
     rows = [np.arange(n, dtype=np.float32) for n in (2, 3, 4)]
     assert in_both(rows[:2], [rows[1], rows[2], rows[1]]) == 2
     assert in_both([], rows) == 0

@@ -1,7 +1,6 @@
 """The shipped index files are what their script draws; damage is told."""
 
 import shutil
-from pathlib import Path
 from runpy import run_path
 
 import numpy as np
@@ -27,26 +26,18 @@ def test_every_file_is_made_by_the_script():
     assert len(splits.SUMS.read_text().splitlines()) == len(MADE)
 
 
-@pytest.fixture
-def copy(tmp_path, monkeypatch) -> Path:
+def test_a_changed_or_missing_file_and_an_unknown_name_are_refused_by_name(tmp_path, monkeypatch):
     folder = tmp_path / "index"
     shutil.copytree(splits.FOLDER, folder)
     monkeypatch.setattr(splits, "FOLDER", folder)
     monkeypatch.setattr(splits, "SUMS", folder / "SHA256SUMS")
-    return folder
-
-
-def test_a_changed_file_is_refused_by_name(copy):
-    path = copy / "psmnist-torch-5544.npy"
+    path = folder / "psmnist-torch-5544.npy"
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
     with pytest.raises(DataError, match=r"psmnist-torch-5544\.npy is damaged"):
         splits.load_index("psmnist-torch-5544")
-
-
-def test_a_missing_file_and_an_unknown_name_are_told(copy):
-    (copy / "mnist-valid-3000.npy").unlink()
+    (folder / "mnist-valid-3000.npy").unlink()
     with pytest.raises(DataError, match=r"mnist-valid-3000\.npy cannot be read"):
         splits.load_index("mnist-valid-3000")
     with pytest.raises(DataError, match=r"no index mnist-valid-300\. .*mnist-valid-3000"):

@@ -1,16 +1,23 @@
-"""What conf/dataset declares of every data set: it holds for the data at hand, and noise is refused."""
+"""What is known of data: how far recorded ones are proved, and the statistics in conf/dataset.
 
+Those hold for the data at hand, and noise is refused.
+"""
+
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from physml.base.errors import DataError
+from physml.data import proof
 from physml.data.catalogue import missing
-from physml.data.datasets import Arrays, Statistic, dataset_names, upstream
+from physml.data.datasets import Arrays, Statistic, Upstream, dataset_names, upstream
 from physml.data.locate import find
-from physml.data.readers import reader
+from physml.data.proof import ONE_COPY, PINNED, doubt
+from physml.data.readers import ecg5000, reader
 from physml.data.statistics import check
 from physml.data.store import Store
 
@@ -53,35 +60,84 @@ def _drawn(known: Statistic, like: np.ndarray, n: int, rng: np.random.Generator)
 
 def pinned_alone() -> list[str]:
     """Data sets of which neither a checksum nor the content is known: only statistics can refuse a file."""
-    abouts = [upstream(name) for name in dataset_names()]
-    return [
-        about.name
-        for about in abouts
-        if not about.content.sha256 and not any(file.checksum for file in about.files)
-    ]
+    abouts = map(upstream, dataset_names())
+    return [a.name for a in abouts if not a.content.sha256 and not any(file.checksum for file in a.files)]
 
 
 @pytest.mark.parametrize("name", sorted({*dataset_names()} - ({*pinned_alone()} - SIZES_ALONE)))
-def test_noise_in_the_right_format_is_refused_in_one_line(name: str, tmp_path: Path) -> None:
-    assert upstream(name).statistics
-    arrays = noise(name, tmp_path)
+def test_noise_in_the_right_format_is_refused_in_one_line_and_not_pinned(name: str, tmp_path: Path) -> None:
+    """Not pinned even where its files come first."""
+    about, arrays = upstream(name), noise(name, tmp_path)
+    assert about.statistics
     if name in SIZES_ALONE:
-        check(upstream(name), arrays)
+        check(about, arrays)
         return
     with pytest.raises(DataError, match=f"{name}: .* These are other data") as refused:
-        check(upstream(name), arrays)
+        check(about, arrays)
     assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize("name", sorted({*pinned_alone()} - SIZES_ALONE))
-def test_files_of_noise_that_come_first_are_not_pinned(name: str, tmp_path: Path) -> None:
-    about, arrays = upstream(name), noise(name, tmp_path)
+    if name not in pinned_alone():
+        return
     for file in about.files:
         (tmp_path / file.name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file.name).write_bytes(np.random.default_rng(0).bytes(64))
     store = Store(tmp_path, tmp_path / "cache")
-    assert about.statistics
     with pytest.raises(DataError, match=f"{name}: .* These are other data") as refused:
         store.read(replace(reader(name), read=lambda files: arrays))
     assert "\n" not in str(refused.value)
     assert not store.used and not (store.cache / "pins").exists()
+
+
+WORKERS = upstream("heterophilous_tolokers").files[0]
+BEATS = ecg5000.name("test")
+
+
+def recorded(dataset: str, name: str, verified: str = "first seen", sha256: str | None = "0" * 64) -> dict:
+    return {"readers": {dataset: 1}, "files": [{"name": name, "sha256": sha256, "verified": verified}]}
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (recorded("mnist", "x.gz", "bytes"), None),
+        # A checksum that became known after the run counts, if it is that of the run's file.
+        (recorded("heterophilous_tolokers", WORKERS.name, sha256=WORKERS.sha256), None),
+        (recorded("heterophilous_tolokers", WORKERS.name), PINNED),
+        (recorded("eigenworms", "EigenWorms_TEST.ts"), PINNED),
+        (recorded("a_set_of_a_family", "OSULeaf_TEST.ts"), PINNED),
+        # Content counts where a second source agrees on it.
+        (recorded("imdb", "aclImdb_v1.tar.gz", "content"), None),
+        (recorded("uci_har", "UCI HAR Dataset.zip", "content"), ONE_COPY),
+        (recorded("ecg5000", BEATS, sha256=upstream("ecg5000").content.copies[BEATS]), None),
+        (recorded("ecg5000", BEATS), PINNED),
+        ({"kind": "pinned"}, PINNED),
+        ({"kind": "content-verified"}, ONE_COPY),
+        ({"kind": "verified"}, None),
+        ({}, None),
+    ],
+)
+def test_what_is_not_proved_of_recorded_data_and_that_the_weakest_file_counts(data, reason) -> None:
+    assert doubt(data) == reason
+    assert proof.worst([None, ONE_COPY, PINNED]) == PINNED and proof.worst([None]) is None
+
+
+@pytest.mark.parametrize(
+    ("known", "says"),
+    [
+        ({"counts": {1: 1, 2: 2, 5: 1}, "low": 1, "high": 5, "sd": 1.5}, None),
+        ({"counts": {1: 2, 2: 1, 5: 1}}, "counts of x must be {1: 2, 2: 1, 5: 1} .a book.; got {1: 1,"),
+        ({"shape": (2, 2), "mean": 2.5, "first": (1.0, 2.0)}, None),  # to the digits that are printed
+        ({"shape": (4,)}, "the shape of x must be .4,. .a book.; got .2, 2."),
+        ({"homophily": 0.5}, None),
+        ({"homophily": 0.6}, "the homophily of x must be 0.6 .a book.; got 0.5"),
+        ({"low": 1.5}, "the least value of x must be at least 1.5"),
+        ({"high": 4}, "the greatest value of x must be at most 4"),
+        ({"mean": 2.501}, "the mean of x must be 2.501"),
+        ({"sd": 1.4}, "the standard deviation of x must be 1.4"),
+        ({"first": (1.0, 2.1)}, "the first values of x must be"),
+        ({"first": (1.0, 2.0, 2.0, 5.0, 1.0)}, "the first values of x must be"),
+    ],
+)
+def test_an_array_must_have_the_statistics_that_are_known_of_it(known: Any, says: str | None) -> None:
+    about = Upstream("Set", "x", "CC0", (), name="set", statistics={"x": Statistic("a book", **known)})
+    with pytest.raises(DataError, match=says) if says else nullcontext():
+        check(about, {"x": np.array([[1, 2], [2, 5]]), "y": np.array([0, 1, 1, 0, 0, 0])})

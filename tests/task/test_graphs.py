@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from loaded_tasks import with_data
+from loaded_tasks import whole, with_data
 from torch import Generator, nn
 
 from physml.base.errors import DataError
@@ -20,17 +20,11 @@ from physml.models.graph.graph_layers import GraphAttention, GraphConvolution, M
 from physml.models.graph.graph_net import GraphNet
 from physml.models.graph.graphcon import GraphCON
 from physml.task.base import Part
-from physml.task.batch import Batch
 from physml.task.graphs import ManyGraphs, Runs, parts_in_order
 from physml.training.evaluate import apply
 from tasks.zinc import Zinc
 
 PARTS: tuple[Part, ...] = ("train", "valid", "test")
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(None, tmp_path_factory.mktemp("cache"), fixtures=True)
 
 
 def zinc() -> Zinc:
@@ -62,9 +56,7 @@ def test_a_batch_is_its_graphs_side_by_side(store: Store) -> None:
     assert batch.edge_index is not None and batch.edge_index.dtype == torch.int64
     assert batch.edge_index.tolist() == [[1, 3, 3, 2, 4, 5], [2, 3, 1, 3, 5, 4]]
     assert batch.target.tolist() == pytest.approx([0.3, 0.2, 0.1])
-
-
-def test_a_narrow_type_of_stored_edges_does_not_overflow(store: Store) -> None:
+    # a narrow type of stored edges does not overflow
     n, task = 300, zinc()
     many: Arrays = {
         "edge_index": np.tile(np.array([[0], [1]], np.uint8), n),
@@ -78,7 +70,9 @@ def test_a_narrow_type_of_stored_edges_does_not_overflow(store: Store) -> None:
     assert batch.edge_index[0].tolist() == list(range(0, 2 * n, 2))
 
 
-def test_rows_of_graphs_without_rows() -> None:
+def test_parts_in_order_and_rows_of_graphs_without_rows() -> None:
+    parts = {part: graphs.tolist() for part, graphs in parts_in_order(np.array([2, 0, 3])).items()}
+    assert parts == {"train": [0, 1], "valid": [], "test": [2, 3, 4]}
     runs = Runs(np.array([0, 0, 3, 3]))
     assert runs.rows(torch.tensor([0, 2])).tolist() == []
     assert runs.rows(torch.tensor([1, 0, 1])).tolist() == [0, 1, 2, 0, 1, 2]
@@ -120,24 +114,15 @@ STACKS = {
 def test_a_network_answers_as_for_the_graphs_one_by_one(task: Zinc, stack: str, pool: Any) -> None:
     torch.manual_seed(0)
     net = GraphNet(STACKS[stack], 1, 1, "graph", hidden=8, pool=pool).double()
-    (batch,) = task.batches("train", 1000)
-    assert batch.index is not None and batch.index.tolist() == list(range(24)), (
-        "shuffled by a generator alone"
-    )
-    together = apply(net, double(batch))[0]
-    alone = [apply(net, double(b))[0] for b in task.batches("train", 1)]
-    torch.testing.assert_close(together, torch.cat(alone), rtol=1e-10, atol=1e-10)
-    by_7 = [apply(net, double(b))[0] for b in task.batches("train", 7)]
-    torch.testing.assert_close(together, torch.cat(by_7), rtol=1e-10, atol=1e-10)
+    batch: Any = whole(task)
+    assert batch.index.tolist() == list(range(24)), "shuffled by a generator alone"
 
+    def answers(size: int) -> torch.Tensor:
+        doubles = (replace(b, input=b.input.double()) for b in task.batches("train", size))
+        return torch.cat([apply(net, b)[0] for b in doubles])
 
-def double(batch: Batch) -> Batch:
-    return replace(batch, input=batch.input.double())
-
-
-def test_parts_in_order() -> None:
-    parts = {part: graphs.tolist() for part, graphs in parts_in_order(np.array([2, 0, 3])).items()}
-    assert parts == {"train": [0, 1], "valid": [], "test": [2, 3, 4]}
+    for size in (1, 7):
+        torch.testing.assert_close(answers(1000), answers(size), rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -146,10 +131,7 @@ def test_parts_in_order() -> None:
         ({"n_graphs": (3, 0, 0)}, "part valid: there are no graphs"),
         ({"node_offsets": np.array([0, 2, 2, 6])}, "graph 1 has no node"),
         ({"node_offsets": np.array([0, 2, 5, 7])}, "7 nodes need 1 features each; got \\(6, 1\\)"),
-        (
-            dict.fromkeys(("node_offsets", "edge_offsets"), np.array([0, 2, 6])),
-            "expected 2 targets, .*; got 3",
-        ),
+        ({f"{of}_offsets": np.array([0, 2, 6]) for of in ("node", "edge")}, "expected 2 targets, .*; got 3"),
     ],
 )
 def test_what_cannot_be_right_is_told(store: Store, changes: dict[str, Any], says: str) -> None:

@@ -1,6 +1,5 @@
 """Tasks on the nodes of one graph: the batch, the parts, losses, scores and trivial references."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,16 +41,11 @@ class Small(NodeClasses):
         self.place(a["x"], a["edge_index"], a["y"], a["split"], store)
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(None, tmp_path, fixtures=True)
-
-
 def loaded(store: Store, **change: Any) -> Small:
     return with_data(Small(**change), store)
 
 
-def test_a_batch_is_the_whole_graph_and_the_nodes_of_its_part(store: Store) -> None:
+def test_a_batch_is_the_whole_graph_and_the_nodes_of_its_part_on_any_device(store: Store) -> None:
     task = loaded(store)
     assert task.steps_per_epoch(1) == task.steps_per_epoch(1000) == 1
     assert (task.d_in, task.sizes) == (D, {"train": 20, "valid": 7, "test": 8})
@@ -61,6 +55,10 @@ def test_a_batch_is_the_whole_graph_and_the_nodes_of_its_part(store: Store) -> N
         assert batch.input.shape == (N, D) and batch.target.shape == (N,)
         assert torch.equal(batch.edge_index, torch.from_numpy(task.arrays["edge_index"]))
         assert torch.equal(batch.index, torch.from_numpy(nodes))
+    task.to("meta")
+    batch = whole(task, "train")
+    moved = (batch.input, batch.target, batch.index, batch.edge_index)
+    assert {t.device.type for t in moved if t is not None} == {"meta"}
 
 
 def test_only_the_nodes_of_a_part_move_its_loss_and_score(store: Store) -> None:
@@ -82,10 +80,7 @@ def test_metrics_are_of_all_nodes_of_a_part(store: Store) -> None:
     assert metrics["accuracy"] == (output[nodes].argmax(1) == y[nodes]).double().mean().item()
     nats = F.cross_entropy(output[nodes], y[nodes]).item()
     assert metrics["cross_entropy"] == pytest.approx(nats, rel=1e-6)
-
-
-def test_the_output_of_a_training_step_tells_the_noisy_loss_of_valid(store: Store) -> None:
-    task, output = loaded(store), torch.randn(N, C)
+    # the output of a training step tells the noisy loss of valid
     (name,) = metrics = task.train_step_metrics(output, whole(task, "train"))
     assert task.better[name] == "lower"
     clean = task.finish(task.score(output, whole(task, "valid")))["cross_entropy"]
@@ -111,16 +106,12 @@ def test_references_see_the_training_labels_alone(store: Store) -> None:
     assert references["majority class"]["accuracy"] == np.mean(y[32:] == 1)
     prior = np.array([2, 20, 1]) / 23
     assert references["majority class"]["cross_entropy"] == pytest.approx(-np.log(prior[y[32:]]).mean())
+    y[:5] = -1  # a node of no part may have no label
+    task = loaded(store, y=y)
+    assert task.loss(torch.zeros(N, C), whole(task, "train")).item() == pytest.approx(np.log(C))
+    assert task.references() == references and set(references) == {"majority class", "linear (features)"}
     separable = np.eye(C, dtype=np.float32)[Small().arrays["y"]] * 9
     assert loaded(store, x=separable).references()["linear (features)"]["accuracy"] == 1.0
-
-
-def test_everything_moves_to_a_device(store: Store) -> None:
-    task = loaded(store)
-    task.to("meta")
-    batch = whole(task, "train")
-    moved = (batch.input, batch.target, batch.index, batch.edge_index)
-    assert {t.device.type for t in moved if t is not None} == {"meta"}
 
 
 @pytest.mark.parametrize(
@@ -136,11 +127,3 @@ def test_everything_moves_to_a_device(store: Store) -> None:
 def test_what_cannot_be_right_is_refused(store: Store, change: dict[str, Any], says: str) -> None:
     with pytest.raises(DataError, match=says):
         loaded(store, **change)
-
-
-def test_a_node_of_no_part_may_have_no_label(store: Store) -> None:
-    y = Small().arrays["y"].copy()
-    y[:5] = -1
-    task = loaded(store, y=y)
-    assert task.loss(torch.zeros(N, C), whole(task, "train")).item() == pytest.approx(np.log(C))
-    assert set(task.references()) == {"majority class", "linear (features)"}

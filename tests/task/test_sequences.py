@@ -45,28 +45,22 @@ class Numbers(Valued):
         self.place({part: (torch.zeros(3, 2, 1), y) for part in ("train", "valid", "test")}, store)
 
 
-def test_batches_are_network_inputs_in_order_or_shuffled() -> None:
+def test_batches_are_network_inputs_in_order_or_shuffled_and_cut_to_their_longest_sequence() -> None:
     task = with_data(Classes(), STORE)
     assert [len(b.target) for b in task.batches("train", 2)] == [2, 2, 1] and task.steps_per_epoch(2) == 3
     batch = next(task.batches("train", 5, torch.Generator().manual_seed(0)))
     assert batch.input.dtype == torch.float32 and batch.index.tolist() != list(range(5))
     assert torch.equal(batch.input[:, 0, 0], batch.index * 6.0)
     assert next(task.batches("test", 9, torch.Generator())).index.tolist() == [0, 1, 2, 3]
-
-
-def test_padded_sequences_are_cut_to_the_longest_of_the_batch() -> None:
     first, second = with_data(Words(), STORE).batches("test", 1)
     assert first.input.shape == (1, 2) and second.input.shape == (1, 3)
     assert first.lengths.tolist() == [2]
 
 
-def test_the_reference_is_the_prior_of_train() -> None:
+def test_the_reference_is_the_prior_of_train_and_one_logit_the_same_as_two() -> None:
     metrics = with_data(Classes(), STORE).references()["majority class"]
     assert metrics["accuracy"] == 0.25
     assert metrics["cross_entropy"] == pytest.approx(-(math.log(3 / 5) + 3 * math.log(1 / 5)) / 4)
-
-
-def test_one_logit_is_the_same_as_two() -> None:
     task = with_data(Classes(2, one_logit=True), STORE)
     two = with_data(Classes(2), STORE)
     batch = next(task.batches("test", 4))
@@ -100,10 +94,7 @@ def items(x: Tensor | None = None, y: Tensor | None = None) -> tuple[Tensor, Ten
         (items(y=torch.tensor([0.0, 1.0])), "labels must be"),
         (items(y=torch.tensor([0])), "2 inputs need as many targets"),
         (items(torch.zeros(0, 3, 2), torch.zeros(0, dtype=torch.int64)), "there are no items"),
-        (
-            items(torch.tensor([[[0.0, math.nan]], [[0.0, 0.0]]])),
-            "NaN or infinite values in 1 items, first at 0",
-        ),
+        (items(torch.tensor([[[0, math.nan]], [[0, 0]]])), "NaN or infinite values in 1 items, first at 0"),
     ],
 )
 def test_data_that_cannot_be_right_are_refused(bad, says) -> None:
@@ -136,7 +127,15 @@ def test_arrays_of_numpy_become_tensors() -> None:
     assert batch.input.tolist() == x.tolist() and batch.lengths.tolist() == [3, 2]
 
 
-def test_wrong_parts_axes_and_values_are_refused() -> None:
+def test_wrong_parts_axes_and_values_and_a_task_without_a_width_are_refused() -> None:
+    class Bare(Labelled):
+        protocol, d_out, n_classes = "clean", 2, 2
+
+        def load(self, store: Store, split: int) -> None:
+            self.place(dict.fromkeys(("train", "test"), (torch.ones(2, 4, 1), torch.tensor([0, 1]))), store)
+
+    with pytest.raises(InputError, match=r"Bare has no d_in\. Set it in its constructor or in load"):
+        Bare().load(STORE, 0)
     with pytest.raises(InputError, match=r"named train, valid and test; got 'val'\. Did you mean valid"):
         Classes().load(STORE, 0, val=items())
     with pytest.raises(InputError, match="there is no part test; got train"):
@@ -152,14 +151,3 @@ def test_items_in_two_parts_are_noted(caplog: pytest.LogCaptureFixture) -> None:
     task.load(STORE, 0, test=(torch.arange(6).reshape(1, 3, 2).to(torch.uint8), torch.tensor([1])))
     assert task.facts()["notes"] == ["1 of 1 items of test stand in train or valid too"]
     assert "1 of 1 items of test stand in train or valid too" in caplog.text
-
-
-def test_a_task_that_lacks_a_width_is_told_so() -> None:
-    class Bare(Labelled):
-        protocol, d_out, n_classes = "clean", 2, 2
-
-        def load(self, store: Store, split: int) -> None:
-            self.place(dict.fromkeys(("train", "test"), (torch.ones(2, 4, 1), torch.tensor([0, 1]))), store)
-
-    with pytest.raises(InputError, match=r"Bare has no d_in\. Set it in its constructor or in load"):
-        Bare().load(STORE, 0)

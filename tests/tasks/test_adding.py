@@ -48,15 +48,12 @@ def everything(task: Adding, part: str, generator: Generator | None) -> torch.Te
     return torch.cat([batch.input for batch in task.batches(part, 7, generator)])
 
 
-def test_clean_sets_are_the_same_at_every_evaluation_and_apart():
+def test_clean_sets_are_the_same_at_every_evaluation_and_apart_and_official_ones_fresh():
     task = adding()
     first = everything(task, "test", rng(1))
     assert torch.equal(first, everything(adding(), "test", rng(2)))
     assert torch.equal(first, everything(task, "test", None))
     assert not torch.equal(first, everything(task, "valid", rng(1)))
-
-
-def test_official_sets_are_fresh_at_every_evaluation():
     task = adding(protocol="official")
     generator = rng(1)
     first, second = (everything(task, "test", generator) for _ in range(2))

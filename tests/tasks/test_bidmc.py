@@ -26,12 +26,9 @@ def loaded(store: Store, rate: str = "heart", split: int = 0, **change: Any) -> 
 
 def test_the_division_of_the_archive_is_that_of_random_split() -> None:
     """As the official code draws it: the rest is divided into test and validation by the same seed."""
-
-    def generator() -> torch.Generator:
-        return torch.Generator().manual_seed(123456)
-
-    train, rest = torch.utils.data.random_split(range(7949), [5565, 2384], generator=generator())
-    test, valid = torch.utils.data.random_split(rest, [1192, 1192], generator=generator())
+    first, second = (torch.Generator().manual_seed(123456) for _ in range(2))
+    train, rest = torch.utils.data.random_split(range(7949), [5565, 2384], generator=first)
+    test, valid = torch.utils.data.random_split(rest, [1192, 1192], generator=second)
     want = [*train, *valid, *test]
     assert splits.load_index("bidmc-lem").tolist() == want
     assert N_TRAIN + 2 * N_VALID == bidmc_tsr.N == len(set(want))
@@ -60,7 +57,7 @@ def test_no_subject_is_in_two_parts_or_tested_twice() -> None:
     assert len(set(tested)) == len(tested) == 30
 
 
-def test_windows_are_cut_from_the_record_and_thinned(store: Store) -> None:
+def test_windows_are_cut_from_the_record_thinned_and_no_longer_than_it(store: Store) -> None:
     arrays = store.read(bidmc.BIDMC)
     task = loaded(store, inputs="raw", target="raw")
     subject = subjects(arrays["subject"], 0)["test"].min()  # subjects come in the order of the data
@@ -70,6 +67,8 @@ def test_windows_are_cut_from_the_record_and_thinned(store: Store) -> None:
     assert np.array_equal(batch.input[1].numpy(), arrays["signals"][i, 125:250:5])
     assert batch.target[1].item() == arrays["numerics"][i, 1, 1]
     assert loaded(store, stride=25).sizes["test"] == 6 * 11, "they overlap"
+    with pytest.raises(InputError, match="window must be at most 376"):
+        loaded(store, window=4000)
 
 
 def test_seconds_without_a_value_do_not_count(store: Store) -> None:
@@ -117,11 +116,6 @@ def test_trivial_references(store: Store, target: str) -> None:
     y, mean = whole(task, "test").target, whole(task, "train").target.mean()
     assert references["constant"]["rmse"] == pytest.approx((y - mean).square().mean().sqrt().item(), rel=1e-4)
     assert references["subject's mean (an oracle)"]["rmse"] < 1e-3, "constant in a fixture"
-
-
-def test_a_window_longer_than_a_record_is_refused(store: Store) -> None:
-    with pytest.raises(InputError, match="window must be at most 376"):
-        loaded(store, window=4000)
 
 
 def test_the_real_parts(real: Store) -> None:

@@ -4,6 +4,7 @@ import os
 import pickle
 from collections.abc import Sequence
 from pathlib import Path, PurePath
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,9 @@ def test_a_set_of_the_archives_is_found_by_its_name(store: Store, folder: str) -
         uea(store)
 
 
-def test_shorter_series_are_padded_and_keep_their_length(store: Store) -> None:
+def test_shorter_series_are_padded_keep_their_length_and_are_scaled_by_the_training_steps(
+    store: Store,
+) -> None:
     write_series(store, "Toy")
     (batch,) = uea(store).batches("test", 10)
     assert batch.lengths is not None
@@ -84,10 +87,6 @@ def test_shorter_series_are_padded_and_keep_their_length(store: Store) -> None:
     assert batch.input.shape == (6, 7, 2)
     for row, n in zip(batch.input, batch.lengths.tolist(), strict=True):
         assert (row[n:] == 0).all() and (row[:n, 0] != 0).all()
-
-
-def test_scaling_is_that_of_the_training_steps(store: Store) -> None:
-    write_series(store, "Toy")
     (batch,) = uea(store).batches("train", 100)
     assert batch.lengths is not None
     steps = torch.cat([row[:n] for row, n in zip(batch.input, batch.lengths.tolist(), strict=True)])
@@ -136,21 +135,17 @@ def test_labels_are_texts_as_they_stand(store: Store) -> None:
         assert task.n_classes == 2
         assert next(task.batches("test", 10)).target.tolist() == [0, 1, 0, 1, 0, 1]
     changed(store, "TEST", '"walk up" "walk down"', "walk up walk down")
-    with pytest.raises(
-        DataError, match=r"'walk up' is none of the classes .* A class with a blank in it has q"
-    ):
+    says = r"'walk up' is none of the classes .* A class with a blank in it has q"
+    with pytest.raises(DataError, match=says):
         uea(store)
 
 
-def test_a_byte_order_mark_and_windows_lines_are_read(store: Store) -> None:
+def test_a_byte_order_mark_and_windows_lines_are_read_and_labels_that_cannot_be_right_refused(store) -> None:
+    """BIMSBbioinfo/flexynesis#156. What else can be wrong with labels: tests/data/test_labels.py."""
     write_series(store, "Toy")
     for path in (store.data / "ucr_uea").iterdir():
         path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
-    uea(store)
-
-
-def test_labels_of_a_file_that_cannot_be_right(store: Store) -> None:
-    """BIMSBbioinfo/flexynesis#156. What else can be wrong with labels: tests/data/test_labels.py."""
+    uea(Store(store.data, store.cache / "with marks"))
     write_series(store, "Toy")
     changed(store, "TEST", ":b", ":B")
     with pytest.raises(DataError, match=r"'B' is none of the classes a, b. B and b are two classes."):
@@ -167,7 +162,7 @@ def test_series_with_gaps_are_refused_filled_or_left_out(store: Store) -> None:
     write_series(store, "Toy")
     changed(store, "TEST", "7,7,7,7:b", "7,?,NaN,7:b", 1)
     with pytest.raises(
-        DataError, match=r"Toy_TEST.ts: 1 of 6 series have .* at line 10, dimension 2, step 2. Set"
+        DataError, match=r"_TEST.ts: 1 of 6 series have .* at line 10, dimension 2, step 2. Set"
     ):
         uea(store)
     task = uea(store, missing="fill", standardize=False)
@@ -190,6 +185,8 @@ def test_held_out_items_are_a_share_of_each_class() -> None:
 
 # ---------------------------------------------------------------------------- the hub
 
+PARQUET = "data/{}-00000-of-00001.parquet"
+FILES = {PARQUET.format(part) for part in ("train", "test")}
 TEXTS: dict[str, dict[str, list[Any]]] = {
     "train": {
         "sentence": [f"Good film {i}" for i in range(10)] + ["bad film"] * 10,
@@ -203,9 +200,9 @@ def repository(folder: Path, content: dict[str, dict[str, list[Any]]]) -> str:
     """A folder of Parquet files in the layout of the hub."""
     from datasets import Dataset
 
+    (folder / "data").mkdir(parents=True, exist_ok=True)
     for split, columns in content.items():
-        (folder / "data").mkdir(parents=True, exist_ok=True)
-        Dataset.from_dict(columns).to_parquet(str(folder / "data" / f"{split}-00000-of-00001.parquet"))
+        Dataset.from_dict(columns).to_parquet(str(folder / PARQUET.format(split)))
     return str(folder)
 
 
@@ -226,9 +223,7 @@ def test_texts_of_a_repository_become_ids(store: Store, tmp_path: Path) -> None:
     assert batch.lengths is not None and batch.lengths.tolist() == [1, 3]
     assert batch.input[0, 1:].tolist() == [PADDING, PADDING]
     assert batch.input[0, 0] >= FIRST and batch.input[1].tolist() == [0, 0, 0]
-    facts = task.facts()
-    assert facts["kind"] == "pinned"
-    assert set(facts["sha256"]) == {f"data/{part}-00000-of-00001.parquet" for part in ("train", "test")}
+    assert task.facts()["kind"] == "pinned" and set(task.facts()["sha256"]) == FILES
 
 
 def test_the_files_that_are_hashed_are_those_that_are_read(store: Store, tmp_path: Path) -> None:
@@ -241,9 +236,7 @@ def test_the_files_that_are_hashed_are_those_that_are_read(store: Store, tmp_pat
     )
     read = hub.rows(hub.Repository(name), None, store)
     assert {split: len(read[split]) for split in read} == {"train": 20, "test": 2}
-    assert set(hub.contents(hub.Repository(name), store)) == {
-        f"data/{part}-00000-of-00001.parquet" for part in ("train", "test")
-    }
+    assert set(hub.contents(hub.Repository(name), store)) == FILES
 
 
 def test_the_split_of_a_file_is_in_its_name(tmp_path: Path) -> None:
@@ -272,23 +265,19 @@ def test_bytes_lengths_and_a_split_of_its_own(store: Store, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kinds", [["no", "yes"], [1, 2_000_000]], ids=["names", "numbers with gaps"])
-def test_classes_count_in_their_order(kinds: list[Any], store: Store, tmp_path: Path) -> None:
+def test_classes_count_in_their_order_and_hidden_labels_are_refused(kinds, store: Store, tmp_path) -> None:
+    """Hidden: EricFillion/happy-transformer#248 and others, see tests/data/test_labels.py."""
     content = {part: {**c, "kind": [kinds[k] for k in c["kind"]]} for part, c in TEXTS.items()}
-    task = text(store, repository(tmp_path / "films", content))
+    task = text(store, repository(tmp_path / "named", content))
     assert task.d_out == 2 and next(task.batches("test", 10)).target.tolist() == [1, 0]
-
-
-def test_hidden_labels_of_a_repository_are_refused(store: Store, tmp_path: Path) -> None:
-    """EricFillion/happy-transformer#248 and others, see tests/data/test_labels.py."""
     hidden = TEXTS | {"test": {**TEXTS["test"], "kind": [-1, -1]}}
     with pytest.raises(DataError, match="films, test: all 2 labels are -1: they are hidden"):
         text(store, repository(tmp_path / "films", hidden))
 
 
 def series(store: Store, name: str, **changes: Any) -> HubSeries:
-    return with_data(
-        HubSeries(**{"name": name, **HUB, "input": "x", "target": "y", "max_length": 3, **changes}), store
-    )
+    keys = {"name": name, **HUB, "input": "x", "target": "y", "max_length": 3}
+    return with_data(HubSeries(**{**keys, **changes}), store)
 
 
 def test_series_of_numbers(store: Store, tmp_path: Path) -> None:
@@ -319,26 +308,18 @@ def test_series_of_numbers(store: Store, tmp_path: Path) -> None:
         ({"name": "/nowhere/at/all"}, "there is no folder /nowhere/at/all. Name a folder of Parquet files"),
     ],
 )
-def test_what_does_not_fit_is_said(
-    store: Store, tmp_path: Path, changes: Any, message: str, monkeypatch
-) -> None:
-    from huggingface_hub import HfApi
-
-    def offline(self: HfApi, *args: Any, **kwargs: Any) -> None:
+def test_what_does_not_fit_is_said(store: Store, tmp_path: Path, changes, message: str, monkeypatch) -> None:
+    def offline(*args: Any, **kwargs: Any) -> None:
         raise OSError("no network in tests")
 
-    monkeypatch.setattr(HfApi, "dataset_info", offline)
+    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", offline)
     with pytest.raises(DataError, match=message.replace("?", r"\?")):
         text(store, **{"name": repository(tmp_path / "films", TEXTS), **changes})
 
 
 def test_the_first_commit_of_the_hub_is_pinned(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    from huggingface_hub import HfApi
-
-    commits = iter(["a" * 40, "b" * 40])
-    monkeypatch.setattr(
-        HfApi, "dataset_info", lambda self, name, revision: type("Info", (), {"sha": next(commits)})
-    )
+    commits = (SimpleNamespace(sha=letter * 40) for letter in "ab")
+    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", lambda self, name, revision: next(commits))
     pinned = hub.contents(hub.Repository("someone/set"), store)
     assert pinned == {"someone/set": {"sha256": "a" * 40, "verified": "first seen"}}
     assert hub.contents(hub.Repository("someone/set"), store) == pinned
@@ -351,9 +332,7 @@ def test_the_first_commit_of_the_hub_is_pinned(store: Store, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1 and no end", 1 << 40])
-def test_what_is_no_parquet_is_refused_before_it_is_hashed(
-    content: Any, store: Store, tmp_path: Path
-) -> None:
+def test_what_is_no_parquet_is_refused_before_it_is_hashed(content, store: Store, tmp_path: Path) -> None:
     name = repository(tmp_path / "films", TEXTS)
     with (tmp_path / "films" / "data" / "other.parquet").open("wb") as file:
         file.truncate(content) if isinstance(content, int) else file.write(content)
@@ -446,17 +425,10 @@ def test_a_set_that_pyg_has_in_code_needs_no_files(store: Store) -> None:
         ("Planetoid", {"name": "Cora"}, DataError, "is missing: looked for"),
         ("WebKB", {"name": "texas"}, DataError, "from torch_geometric.datasets import WebKB"),
         ("Data", {}, InputError, "has no data set Data"),
-        (
-            "Planetoid",
-            {"name": "Cora", "transform": ["x"]},
-            InputError,
-            r"options\.transform must be a number",
-        ),
+        (CORA[0], {**CORA[1], "transform": ["x"]}, InputError, r"options\.transform must be a number"),
     ],
 )
-def test_what_pyg_does_not_have_is_said(
-    store: Store, dataset: str, options: Any, error: Any, message: str
-) -> None:
+def test_what_pyg_does_not_have_is_said(store: Store, dataset: str, options, error, message: str) -> None:
     with pytest.raises(error, match=message):
         pyg(store, dataset, options)
 

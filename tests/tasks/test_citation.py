@@ -41,15 +41,14 @@ def test_each_class_trains_alike(graph: str, store: Store) -> None:
         loaded(store, n_per_class=80, graph=graph)
 
 
-def test_the_public_split_is_the_one_that_comes_with_the_data(store: Store) -> None:
+def test_the_public_split_comes_with_the_data_edges_go_both_ways_and_nothing_cites_itself(
+    store: Store,
+) -> None:
     task, arrays = loaded(store, split_of="public"), store.read(planetoid.CORA)
     for part in PARTS:
         assert whole(task, part).index.tolist() == np.flatnonzero(arrays[f"split_{part}"][0]).tolist()
     check_parts(task, planetoid.FIXTURE_PER_CLASS)
     assert task.n_splits == 1
-
-
-def test_edges_go_both_ways_once_and_nothing_cites_itself(store: Store) -> None:
     for split_of in ("random", "public"):
         edges = whole(loaded(store, split_of=split_of)).edge_index
         pairs = set(zip(*edges.tolist(), strict=True))
@@ -57,38 +56,27 @@ def test_edges_go_both_ways_once_and_nothing_cites_itself(store: Store) -> None:
         assert all((b, a) in pairs and a != b for a, b in pairs)
 
 
-def test_features_are_as_stored_or_shares_of_a_sum(store: Store) -> None:
+def test_features_are_as_stored_or_shares_of_a_sum_and_tell_the_class(store: Store) -> None:
     raw, shares = whole(loaded(store)).input, whole(loaded(store, features="row_sum")).input
     torch.testing.assert_close(shares * raw.sum(1, keepdim=True), raw)
-
-
-def test_references_beat_nothing_by_cheating(store: Store) -> None:
     references = loaded(store).references()
     assert references["linear (features)"]["accuracy"] > references["majority class"]["accuracy"]
 
 
 @pytest.mark.parametrize(
-    ("graph", "n", "n_edges", "n_classes", "n_words"),
-    [("cora", 2485, 10_138, 7, 1433), ("citeseer", 2120, 7358, 6, 3703)],
+    ("graph", "largest", "public", "n_classes", "n_words"),
+    [("cora", (2485, 10_138), (2708, 10_556), 7, 1433), ("citeseer", (2120, 7358), (3327, 9104), 6, 3703)],
 )
-def test_the_largest_component_has_the_published_counts(
-    graph: str, n: int, n_edges: int, n_classes: int, n_words: int, real: Store
-) -> None:
-    for split in range(5):
-        task = loaded(real, split, FULL, graph=graph)
+def test_graphs_have_the_published_counts(graph, largest, public, n_classes, n_words, real: Store) -> None:
+    """Nodes and edges of the largest component, which is split at random, and of all for the public split."""
+    train = 20 * n_classes
+    drawn = [(loaded(real, k, FULL, graph=graph), largest, 1500 - train, largest[0] - 1500) for k in range(5)]
+    published = (loaded(real, 0, FULL, graph=graph, split_of="public"), public, 500, 1000)
+    for task, counts, n_valid, n_test in (*drawn, published):
         facts = task.facts()
-        assert (facts["n_nodes"], facts["n_edges"], task.d_in, task.d_out) == (n, n_edges, n_words, n_classes)
-        train = 20 * n_classes
-        assert task.sizes == {"train": train, "valid": 1500 - train, "test": n - 1500}
+        assert (facts["n_nodes"], facts["n_edges"], task.d_in, task.d_out) == (*counts, n_words, n_classes)
+        assert task.sizes == {"train": train, "valid": n_valid, "test": n_test}
         check_parts(task, 20)
-
-
-@pytest.mark.parametrize(("graph", "n", "n_edges"), [("cora", 2708, 10_556), ("citeseer", 3327, 9104)])
-def test_the_public_split_has_the_published_counts(graph: str, n: int, n_edges: int, real: Store) -> None:
-    task = loaded(real, 0, FULL, graph=graph, split_of="public")
-    assert (task.facts()["n_nodes"], task.facts()["n_edges"]) == (n, n_edges)
-    assert task.sizes == {"train": 20 * task.n_classes, "valid": 500, "test": 1000}
-    check_parts(task, 20)
 
 
 def test_papers_without_label_are_of_class_0_or_of_no_part(real: Store) -> None:
@@ -104,8 +92,7 @@ def test_papers_without_label_are_of_class_0_or_of_no_part(real: Store) -> None:
     assert sum(clean.sizes.values()) == 2110
 
 
-def test_pubmed_needs_a_file_more_and_says_which(real: Store) -> None:
-    assert real.data is not None
+def test_pubmed_needs_a_file_more_and_says_which(real) -> None:
     if (real.data / "planetoid" / "ind.pubmed.allx").is_file():
         task = loaded(real, 0, FULL, graph="pubmed")
         assert (task.facts()["n_nodes"], task.d_in, task.d_out) == (19_717, 500, 3)

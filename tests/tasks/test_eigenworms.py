@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from loaded_tasks import with_data
+from loaded_tasks import whole, with_data
 
 from physml.base.errors import InputError
 from physml.base.paths import own_folders
@@ -31,11 +31,6 @@ def made(store: Store, split: int = 0, **changes: Any) -> EigenWorms:
     return with_data(EigenWorms(**(arguments | changes)), store, split)
 
 
-def everything(task: EigenWorms, part: Part) -> tuple[torch.Tensor, torch.Tensor]:
-    (batch,) = task.batches(part, 1000)
-    return batch.input, batch.target
-
-
 def positions(x: np.ndarray, of: torch.Tensor) -> list[int]:
     """Which worms these are, by their numbers."""
     known = {row.tobytes(): i for i, row in enumerate(x)}
@@ -58,16 +53,16 @@ def test_the_official_splits_are_what_scikit_learn_draws(split_of: str, store: S
     task = made(store, split_of=split_of)
     assert task.sizes == {"train": 181, "valid": 39, "test": 39}
     for part, indices in zip(PARTS, (train, valid, test), strict=True):
-        inputs, target = everything(task, part)
-        assert sorted(positions(x, inputs)) == sorted(indices)
-        assert target.tolist() == y[positions(x, inputs)].tolist()
+        batch = whole(task, part)
+        assert sorted(positions(x, batch.input)) == sorted(indices)
+        assert batch.target.tolist() == y[positions(x, batch.input)].tolist()
 
 
 @pytest.mark.parametrize("split", range(5))
 def test_the_clean_splits_have_every_class_in_every_part(split: int, store: Store) -> None:
     x, y = pooled(store.read(EIGENWORMS))
     task = made(store, split, split_of="stratified", protocol="clean")
-    by_part = {part: positions(x, everything(task, part)[0]) for part in PARTS}
+    by_part = {part: positions(x, whole(task, part).input) for part in PARTS}
     assert {part: len(worms) for part, worms in by_part.items()} == {"train": 181, "valid": 39, "test": 39}
     assert sorted(i for worms in by_part.values() for i in worms) == list(range(259))
     share = np.bincount(y) / 259
@@ -77,47 +72,43 @@ def test_the_clean_splits_have_every_class_in_every_part(split: int, store: Stor
 
 @pytest.mark.parametrize("inputs", ["raw", "nrde"])
 def test_the_last_entries(inputs: str, store: Store) -> None:
-    whole, some = made(store, inputs=inputs), made(store, inputs=inputs, entries=5)
+    full, some = made(store, inputs=inputs), made(store, inputs=inputs, entries=5)
     for part in PARTS:
-        assert torch.equal(everything(some, part)[0], everything(whole, part)[0][:, -5:])
+        assert torch.equal(whole(some, part).input, whole(full, part).input[:, -5:])
 
 
 def test_random_entries_stand_in_order_and_differ_from_worm_to_worm(store: Store) -> None:
-    whole, some = made(store, inputs="nrde"), made(store, inputs="nrde", entries=10, keep="random")
-    x, y = everything(some, "train")
-    assert x.shape == (181, 10, 7) and torch.equal(y, everything(whole, "train")[1])
+    full, some = made(store, inputs="nrde"), made(store, inputs="nrde", entries=10, keep="random")
+    x = whole(some).input
+    assert x.shape == (181, 10, 7) and torch.equal(whole(some).target, whole(full).target)
     steps = (x[..., 0] * (STEPS - 1)).round().long()  # the first channel is time
     assert (steps.diff(dim=1) > 0).all()
     assert len({tuple(row) for row in steps.tolist()}) > 170
-    assert torch.equal(x, everything(whole, "train")[0].gather(1, steps[..., None].expand(-1, -1, 7)))
+    assert torch.equal(x, whole(full).input.gather(1, steps[..., None].expand(-1, -1, 7)))
     assert set(steps.flatten().tolist()) == set(range(STEPS))
     every = made(store, inputs="nrde", entries=STEPS, keep="random")
-    assert torch.equal(everything(every, "test")[0], everything(whole, "test")[0])
+    assert torch.equal(whole(every, "test").input, whole(full, "test").input)
 
 
 def test_inputs_of_morrill_have_time_and_standardised_channels(store: Store) -> None:
     task = made(store, split_of="nrde", inputs="nrde")
     assert task.d_in == 7
-    x, _ = everything(task, "train")
+    x = whole(task).input
     torch.testing.assert_close(x[:, :, 0], torch.linspace(0, 1, STEPS).expand(181, -1))
     torch.testing.assert_close(x[..., 1:].mean((0, 1)), torch.zeros(6), atol=1e-5, rtol=0)
     torch.testing.assert_close(x[..., 1:].std((0, 1), correction=0), torch.ones(6))
-    raw_train, raw_test = (everything(made(store, split_of="nrde"), part)[0] for part in ("train", "test"))
+    raw_train, raw_test = (whole(made(store, split_of="nrde"), part).input for part in ("train", "test"))
     mean, std = raw_train.mean((0, 1)), raw_train.std((0, 1), correction=0)
-    x, _ = everything(task, "test")
+    x = whole(task, "test").input
     torch.testing.assert_close(x[..., 1:], (raw_test - mean) / std, atol=1e-5, rtol=0)
 
 
-def test_raw_inputs_are_as_in_the_files(store: Store) -> None:
-    arrays = store.read(EIGENWORMS)
-    task = made(store)
+def test_raw_inputs_are_as_in_the_files_and_what_they_lack_is_refused(store: Store) -> None:
+    arrays, task = store.read(EIGENWORMS), made(store)
     assert task.d_in == 6 and task.d_out == 5
-    inputs = torch.cat([everything(task, part)[0] for part in PARTS]).numpy()
+    inputs = torch.cat([whole(task, part).input for part in PARTS]).numpy()
     both = np.concatenate([arrays["x_train"], arrays["x_test"]])
     np.testing.assert_array_equal(inputs, both[splits.load_index("eigenworms-lem")])
-
-
-def test_what_the_data_lack_is_refused(store: Store) -> None:
     with pytest.raises(
         InputError, match=rf"entries must be at most the {STEPS} steps of a worm; got {STEPS + 1}"
     ):
@@ -128,18 +119,14 @@ def test_what_the_data_lack_is_refused(store: Store) -> None:
 
 @pytest.mark.usefixtures("small_data")
 @pytest.mark.parametrize("folder", [".", "EigenWorms"])
-def test_placing_the_two_files_unblocks_the_table(
-    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_placing_the_two_files_unblocks_the_table(folder: str, tmp_path: Path, monkeypatch) -> None:
     for key, value in own_folders(tmp_path).items():
         monkeypatch.setenv(key, value)
     monkeypatch.setenv("PHYSML_DATA", str(tmp_path / "data"))
     of_the_table = experiments_of(load_table(find_table("lem-2")))
     specs = [spec_of(compose([f"experiment={e}", "profile=full"])) for e in of_the_table]
-    assert len(specs) == 11
-    assert {planned.said for planned in planning.plan(specs)} == {
-        "blocked: EigenWorms_TRAIN.ts missing, get it with `physml data get eigenworms`"
-    }
+    blocked = "blocked: EigenWorms_TRAIN.ts missing, get it with `physml data get eigenworms`"
+    assert [planned.said for planned in planning.plan(specs)] == [blocked] * 11
     EIGENWORMS.fixture(tmp_path / "data" / folder)
     assert {planned.state for planned in planning.plan(specs)} == {"missing"}
     short = ("trainer.epochs=1", "trainer.max_steps=1", "tracker=none")

@@ -25,15 +25,19 @@ def v(task: FitzHughNagumo, part: str) -> torch.Tensor:
     return torch.cat([batch.input, batch.target[:, -1:]], 1).squeeze(-1)
 
 
-def test_target_is_input_one_step_later_and_starts_are_drawn_for_train_valid_test_in_this_order(task):
+def test_target_is_input_one_step_later_and_starts_and_the_order_of_training_are_drawn(task):
+    """Starts for train, valid and test, in this order."""
     (batch,) = task.batches("train", 100)
     assert batch.input.shape == batch.target.shape == (32, 1000, 1)
     assert torch.equal(batch.input[:, 1:], batch.target[:, :-1])
     starts = torch.cat([v(task, part)[:, 0] for part in ("train", "valid", "test")])
     assert starts.numpy() == pytest.approx(np.random.RandomState(1234).uniform(-1, 1, 180), abs=1e-7)
+    first, again = (torch.Generator().manual_seed(0) for _ in range(2))
+    order = torch.cat([b.index for b in task.batches("train", 10, first)])
+    assert torch.equal(order, torch.randperm(32, generator=again))
 
 
-def test_the_solution_obeys_the_equations():
+def test_the_solution_and_the_right_hand_side_obey_the_published_equations():
     """At tight tolerances: v' from differences of v, with w from its exact linear equation driven by v."""
     points, t_end = 8001, 40.0
     (path,) = trajectories(np.array([0.3]), points, t_end, rtol=1e-10, atol=1e-12)
@@ -46,6 +50,10 @@ def test_the_solution_obeys_the_equations():
     slope = (path[2:] - path[:-2]) / (2 * h)
     want = path - path**3 / 3 - w + 0.5
     assert np.abs(slope - want[1:-1]).max() < 1e-4
+    v0, w0 = 0.3, -0.2
+    dv, dw = fitzhugh_nagumo._slope(0.0, np.array([v0, w0]))
+    assert dv == pytest.approx(v0 - v0**3 / 3 - w0 + 0.5, rel=1e-15)
+    assert dw == pytest.approx(0.02 * (v0 + 0.7 - 0.8 * w0), rel=1e-15)
 
 
 def test_the_data_differ_from_the_exact_solution_by_the_tolerances_of_the_solver(task):
@@ -79,15 +87,13 @@ def test_the_four_scores_by_an_independent_computation(task):
     got = (want + rng.normal(size=want.shape)).astype(np.float32)
     error = (got - want) ** 2
     metrics = score_reference(task, lambda batch: torch.from_numpy(got)[batch.index].unsqueeze(-1), size=33)
-    assert metrics == pytest.approx(
-        {
-            "rmse": np.sqrt(error.mean()),
-            "rmse_last128": np.sqrt(error[12:].mean()),
-            "rmse_from11": np.sqrt(error[:, 10:].mean()),
-            "rmse_step1": np.sqrt(error[:, 0].mean()),
-        },
-        rel=1e-6,
-    )
+    squares = {
+        "rmse": error,
+        "rmse_last128": error[12:],
+        "rmse_from11": error[:, 10:],
+        "rmse_step1": error[:, 0],
+    }
+    assert metrics == pytest.approx({name: np.sqrt(e.mean()) for name, e in squares.items()}, rel=1e-6)
 
 
 def test_the_official_score_looks_at_the_last_sequences_alone(task):
@@ -115,16 +121,3 @@ def test_an_autoregression_finds_a_linear_recurrence():
         x[:, i] = 1.6 * x[:, i - 1] - 0.9 * x[:, i - 2] + 0.1
     maps = autoregression(torch.from_numpy(x), 2)
     assert maps[-1].flatten().tolist() == pytest.approx([-0.9, 1.6, 0.1], abs=1e-9)
-
-
-def test_training_order_is_a_permutation_drawn_from_the_generator(task):
-    first, again = (torch.Generator().manual_seed(0) for _ in range(2))
-    order = torch.cat([b.index for b in task.batches("train", 10, first)])
-    assert torch.equal(order, torch.randperm(32, generator=again))
-
-
-def test_the_right_hand_side_is_the_published_one():
-    v0, w0 = 0.3, -0.2
-    dv, dw = fitzhugh_nagumo._slope(0.0, np.array([v0, w0]))
-    assert dv == pytest.approx(v0 - v0**3 / 3 - w0 + 0.5, rel=1e-15)
-    assert dw == pytest.approx(0.02 * (v0 + 0.7 - 0.8 * w0), rel=1e-15)

@@ -53,13 +53,10 @@ def clip_names(store: Store) -> tuple[dict[str, bytes], dict[str, list[str]]]:
     return members, lists
 
 
-def test_classes_are_those_of_the_official_code():
+def test_the_reader_gives_back_every_clip_in_its_part_and_classes_are_those_of_the_code(store, arrays):
     assert CLASSES[:2] == ("unknown", "silence")
     assert CLASSES[2:] == ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
     assert len(WORDS) == len(set(WORDS)) == 35
-
-
-def test_the_reader_gives_back_every_clip_in_its_part(store, arrays):
     members, lists = clip_names(store)
     assert arrays["sizes"].tolist() == [len(lists[part]) for part in reader.PARTS]
     names = [name for part in reader.PARTS for name in sorted(lists[part])]
@@ -102,16 +99,14 @@ def test_official_takes_every_clip_and_silence_in_train_alone(official, store, a
         assert y.tolist() == want
 
 
-def test_official_features_are_those_of_single_clips(official, arrays):
+def test_official_features_are_those_of_single_clips_and_of_whole_recordings(official, arrays):
     x, _ = whole(official, "valid")
     first = arrays["sizes"][0]
     for i in (0, 7, len(x) - 1):
         n = int(arrays["length"][first + i])
         wave = torch.tensor(arrays["wave"][first + i, :n] / 32768, dtype=torch.float32)
         assert x[i] == pytest.approx(log_mel(wave[None], torch.tensor([n]))[0].numpy(), abs=1e-3)
-
-
-def test_official_silence_is_the_first_second_of_a_whole_recording(official, arrays):
+    # silence is the first second of the features of a whole recording
     x, y = whole(official, "train")
     n = int(arrays["noise_length"][0])
     recording = torch.tensor(arrays["noise"][:n] / 32768, dtype=torch.float32)
@@ -129,20 +124,17 @@ def test_clean_has_one_unknown_and_one_silent_clip_for_ten_commands(clean, array
         assert counts[2:].sum() == 10 * {"train": 3, "valid": 1, "test": 1}[part] < size
 
 
-def test_clean_keeps_all_commands_with_their_labels(clean, official):
+def test_clean_keeps_all_commands_and_draws_other_clips_for_another_seed_alone(clean, official, store):
     for part in clean.sizes:
         (x, y), (all_x, all_y) = whole(clean, part), whole(official, part)
         assert np.array_equal(y[y > 1], all_y[all_y > 1])
         assert x[y > 1] == pytest.approx(all_x[all_y > 1], abs=1e-3)
-
-
-def test_clean_draws_the_same_each_time_and_other_clips_for_another_seed(clean, store):
     x, y = whole(clean, "train")
     again, other = (whole(loaded(store, "clean", seed), "train")[0] for seed in (7, 8))
     assert np.array_equal(again, x) and not np.array_equal(other[y < 2], x[y < 2])
 
 
-def test_clean_silence_of_the_parts_has_no_sample_in_common():
+def test_clean_silence_of_the_parts_has_no_sample_in_common_and_needs_a_second_of_noise_for_each():
     """Recordings that count their samples show where each second was cut out."""
     n = 200_000
     arrays = {"noise": np.tile(np.arange(n) // 10, 2).astype(np.int16), "noise_length": np.array([n, n])}
@@ -154,9 +146,6 @@ def test_clean_silence_of_the_parts_has_no_sample_in_common():
         samples[part] = set(np.unique(seconds))
     assert not samples["train"] & samples["valid"] and not samples["valid"] & samples["test"]
     assert max(samples["train"]) < 16000 <= min(samples["valid"]) and min(samples["test"]) >= 18000
-
-
-def test_clean_needs_a_second_of_noise_for_each_part():
     arrays = {"noise": np.zeros(100_000, np.int16), "noise_length": np.array([100_000])}
     with pytest.raises(DataError, match=r"leaves 0\.6 s for test.*physml data get speech_commands"):
         google12._seconds_of_noise(arrays, "test", 3, np.random.RandomState(0))

@@ -50,15 +50,13 @@ def test_graphs_are_the_same_again_and_do_not_depend_on_how_many_there_are(store
     changed = {name: array.copy() for name, array in task.make().items()}
     changed["distance"][0] += 1
     assert task.fingerprint(changed).startswith("differs")
-
-
-def test_a_seed_of_the_tables_has_a_fingerprint() -> None:
+    # seeds of the tables
     assert {seed for _, _, seed in FINGERPRINTS} == {1, 2, 3, 4, 5, 6, 1234}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("n", [4, 5, 12, 35])
-def test_families(family: str, n: int) -> None:
+def test_families_have_their_edges(family: str, n: int) -> None:
     A = FAMILIES[family][1](n, np.random.RandomState(n))
     assert A.shape == (n, n) and (A == A.T).all() and not A.diagonal().any()
     n_edges, degree = A.sum() // 2, sorted(A.sum(0))
@@ -138,7 +136,7 @@ def test_graphs_count_alike_whatever_their_size_and_the_batch(store: Store, targ
     assert task.finish(task.score(output, batch))["mse"] == pytest.approx(mse, rel=1e-5)
 
 
-def test_references(store: Store) -> None:
+def test_the_trivial_references(store: Store) -> None:
     task = task_of(store, target="diameter", n_train=60, n_test=30)
     y = {part: next(task.batches(part, 100)).target for part in task.sizes}
     references = task.references()

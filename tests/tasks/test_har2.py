@@ -70,7 +70,7 @@ def test_random_windows_mix_the_subjects(store: Store) -> None:
     assert torch.equal(whole(loaded(store, held_out="windows", scaling="none"), "test").input, of_test)
 
 
-def test_trivial_references(store: Store) -> None:
+def test_trivial_references_and_a_loss_of_one_logit(store: Store) -> None:
     references = loaded(store).references()
     assert references["majority class"]["accuracy"] == 0.5
     assert references["majority class"]["cross_entropy"] == pytest.approx(np.log(2))
@@ -79,9 +79,6 @@ def test_trivial_references(store: Store) -> None:
     # Walking is 1..3: a threshold. 22 windows for 10 weights.
     moving = loaded(store, merge="moving", held_out="windows").references()
     assert moving["linear (channel means)"]["accuracy"] > 0.9
-
-
-def test_the_loss_is_of_one_logit(store: Store) -> None:
     task = loaded(store)
     batch = whole(task, "test")
     sure = (batch.target.float() * 2 - 1)[:, None] * 20

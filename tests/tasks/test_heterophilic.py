@@ -32,27 +32,25 @@ def made(store: Store, graph: str, split: int = 0, **options: Any) -> Any:
     return with_data(task, store, split)
 
 
-def test_edges_go_one_way_unless_they_are_asked_to_go_both_or_the_other_way(store: Store) -> None:
-    stored, both, other = (
-        whole(made(store, "texas", edges=e)).edge_index for e in ("stored", "undirected", "reversed")
-    )
+def test_edges_go_as_asked_and_clean_is_there_for_the_graphs_that_were_cleaned(store: Store) -> None:
+    """One way, unless they are asked to go both or the other way."""
+    ways = ("stored", "undirected", "reversed")
+    stored, both, other = (whole(made(store, "texas", edges=way)).edge_index for way in ways)
     links = {tuple(edge) for edge in stored.T.tolist()}
     assert len(links) == stored.shape[1] and (7, 7) in links, "no row twice; the loop stays"
     assert {tuple(edge) for edge in both.T.tolist()} == links | {(b, a) for a, b in links}
     assert both.shape[1] > stored.shape[1]
     assert torch.equal(other, stored.flip(0)) and not torch.equal(other, stored)
+    for graph in FILTERED:
+        assert made(store, graph, protocol="clean").datasets != made(store, graph).datasets
 
 
-def test_rows_of_features_are_divided_by_their_sums(store: Store) -> None:
-    raw, same, shares = (
-        whole(made(store, "texas", features=features)).input for features in (None, "raw", "row_sum")
-    )
+def test_rows_of_features_are_divided_by_their_sums_as_by_pyg(store: Store) -> None:
+    """By PyG, on counts of words, where it, too, leaves a row of zeros as it is."""
+    kinds = (None, "raw", "row_sum")
+    raw, same, shares = (whole(made(store, "texas", features=features)).input for features in kinds)
     assert torch.equal(raw, same) and raw.dtype == shares.dtype == torch.float32
     torch.testing.assert_close(shares, raw / raw.sum(1, keepdim=True).clamp(min=1))
-
-
-def test_row_sums_are_those_of_pyg() -> None:
-    """On counts of words, where PyG, too, leaves a row of zeros as it is."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyG calls torch.jit.script, which torch deprecates
         transforms = pytest.importorskip("torch_geometric.transforms")
@@ -61,11 +59,6 @@ def test_row_sums_are_those_of_pyg() -> None:
     theirs = transforms.NormalizeFeatures()(Data(x=x.clone())).x
     ours = torch.from_numpy(graphs.row_sums_of_one(x.numpy()))
     assert torch.equal(ours, theirs) and (ours[1] == 0).all()
-
-
-def test_clean_is_there_for_the_graphs_that_were_cleaned(store: Store) -> None:
-    for graph in FILTERED:
-        assert made(store, graph, protocol="clean").datasets != made(store, graph).datasets
 
 
 # ---------------------------------------------------------------------------- the real graphs
@@ -80,10 +73,9 @@ def test_most_pages_receive_no_edge(graph: str, share: float, real: Store) -> No
     assert len(other.edge_index[1].unique()) == n, "every page links to some"
 
 
-def test_reversed_edges_spread_by_the_lines_of_the_published_file(real: Store) -> None:
+def test_reversed_edges_spread_by_the_lines_of_the_published_file(real) -> None:
     """A X with A[u, v] = 1 for a line "u v", read from the file by nothing of ours."""
     batch = whole(made(real, "chameleon", edges="reversed"))
-    assert real.data is not None
     (path,) = real.data.glob("geom-gcn/new_data/chameleon/out1_graph_edges.txt")
     lines = {tuple(map(int, line.split())) for line in path.read_text().splitlines()[1:]}
     n = len(batch.target)
@@ -140,9 +132,7 @@ def test_the_filtered_graphs_have_few_doubles_and_edges_both_ways(graph: str, n:
         ("cornell_bingzhewei", (42.70, 5.51), (73.24, 5.47)),
     ],
 )
-def test_what_sees_no_link_scores_over_the_ten_splits(
-    graph: str, majority: Any, linear: Any, real: Store
-) -> None:
+def test_what_sees_no_link_scores_over_the_ten_splits(graph: str, majority, linear, real: Store) -> None:
     """Mean and population deviation in percent, as docs/papers/graphcon.md has them."""
     references = [made(real, graph, split).references() for split in range(10)]
     for name, want in (("majority class", majority), ("linear (features)", linear)):

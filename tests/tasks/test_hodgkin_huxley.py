@@ -11,13 +11,12 @@ from tasks import hodgkin_huxley
 from tasks.hodgkin_huxley import HodgkinHuxley, at_rest, rates, slope, trajectories
 
 FULL = {"n_points": 501, "t_end": 100.0, "data_seed": 1234, "protocol": "clean"}
+SHORT = {**FULL, "n_points": 101, "t_end": 20.0}
 
 
 @pytest.fixture(scope="module")
 def task(store) -> HodgkinHuxley:
-    return with_data(
-        HodgkinHuxley(n_train=8, n_valid=2, n_test=5, **FULL | {"n_points": 101, "t_end": 20.0}), store
-    )
+    return with_data(HodgkinHuxley(n_train=8, n_valid=2, n_test=5, **SHORT), store)
 
 
 def spikes(y: np.ndarray) -> np.ndarray:
@@ -41,7 +40,7 @@ def reference(y0: float, u: float, t: np.ndarray) -> np.ndarray:
     return np.concatenate([-solution[:1], solution[1:]]).T
 
 
-def test_the_solver_against_another_one():
+def test_the_solver_agrees_with_another_one_to_an_error_of_fourth_order():
     t = np.linspace(0, 30, 61)
     paths = trajectories(np.array([7.3, -15.0]), np.array([9.0, 19.0]), 61, 30.0)
     for i, (y0, u) in enumerate([(7.3, 9.0), (-15.0, 19.0)]):
@@ -49,14 +48,8 @@ def test_the_solver_against_another_one():
         np.testing.assert_allclose(paths[i, :, 0], exact[:, 0], atol=5e-3)
         np.testing.assert_allclose(paths[i, :, 1:], exact[:, 1:], atol=2e-5)
         assert len(spikes(paths[i, :, 0])) >= 2
-
-
-def test_its_error_is_of_fourth_order():
-    exact = reference(5.0, 10.0, np.linspace(0, 10, 11))
-    coarse, fine = (
-        np.abs(trajectories(np.array([5.0]), np.array([10.0]), 11, 10.0, step=h)[0] - exact).max()
-        for h in (0.05, 0.025)
-    )
+    start, exact = (np.array([5.0]), np.array([10.0])), reference(5.0, 10.0, np.linspace(0, 10, 11))
+    coarse, fine = (np.abs(trajectories(*start, 11, 10.0, step=h)[0] - exact).max() for h in (0.05, 0.025))
     assert 12 < coarse / fine < 40
 
 
@@ -67,9 +60,7 @@ def test_it_rests_without_a_current_and_fires_with_one():
     assert 95 < y[1].max() < 110 and 95 < y[2].max() < 110
     slow, fast = (np.diff(spikes(path))[-1] * 0.1 for path in y[1:])
     assert 15 < slow < 17 and 11 < fast < 12.5
-
-
-def test_gates_are_regular_where_their_formula_is_not():
+    # gates are regular where their formula is not
     for at in (10.0, 25.0):
         around = rates(np.array([at - 1e-5, at, at + 1e-5]))[0]
         np.testing.assert_allclose(around[:, 1], around.mean(1), rtol=1e-8)
@@ -114,18 +105,14 @@ def test_input_and_target_are_one_step_apart_and_in_units_of_100_mv(task):
     assert batch.target[0, :, 0].numpy() == pytest.approx(path[0, 1:, 0] / 100, abs=1e-4)
 
 
-def test_the_scores_by_an_independent_computation(task):
+def test_the_scores_by_an_independent_computation_and_trivial_references_in_order(task):
     (batch,) = task.batches("test", 100)
     want = batch.target.double().numpy()
     got = (want + np.random.default_rng(0).normal(size=want.shape)).astype(np.float32)
     error = (100 * (got - want)) ** 2
     metrics = score_reference(task, lambda batch: torch.from_numpy(got)[batch.index], size=2)
-    assert metrics == pytest.approx(
-        {"rmse_mv": np.sqrt(error.mean()), "rmse_late_mv": np.sqrt(error[:, 50:].mean())}, rel=1e-6
-    )
-
-
-def test_trivial_references_are_in_order(task):
+    expected = {"rmse_mv": np.sqrt(error.mean()), "rmse_late_mv": np.sqrt(error[:, 50:].mean())}
+    assert metrics == pytest.approx(expected, rel=1e-6)
     errors = {name: metrics["rmse_mv"] for name, metrics in task.references().items()}
     assert errors["constant"] > 2 * errors["persistence"] > 2.5 * errors["linear_2"] > 0
 

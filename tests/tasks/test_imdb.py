@@ -1,7 +1,6 @@
 """IMDB: reader, vocabulary, vectors, batches by length, both protocols, references."""
 
 import math
-import os
 import tarfile
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +20,7 @@ from physml.data.verify import fingerprint
 from physml.task.trivial import score_reference
 from tasks.imdb import IMDB, PADDING, UNKNOWN, pooled
 
+NEEDED, VERIFY = "aclImdb", "content"
 ARGUMENTS = {"n_words": 15, "vectors": "glove", "width": 100, "protocol": "official"}
 
 
@@ -57,7 +57,7 @@ def test_tokens(text, want):
     assert tokens(text) == want
 
 
-def test_the_reader_loses_nothing_but_names_and_order(tmp_path):
+def test_the_reader_loses_nothing_but_names_and_order_and_the_fingerprint_knows_all_else(tmp_path):
     folder = unpacked(tmp_path)
     arrays = arrays_of(folder)
     words = arrays["words"].tobytes().decode().split("\n")
@@ -74,11 +74,7 @@ def test_the_reader_loses_nothing_but_names_and_order(tmp_path):
         )
         assert reviews == want
         assert (np.lexsort(arrays[f"{part}_digests"].T[::-1]) == np.arange(len(reviews))).all()
-
-
-def test_the_fingerprint_knows_texts_and_labels_not_names(tmp_path):
-    folder = unpacked(tmp_path)
-    before = fingerprint(REVIEWS, arrays_of(folder))
+    before = fingerprint(REVIEWS, arrays)
     for i, path in enumerate(sorted((folder / "train" / "pos").iterdir(), reverse=True)):
         path.rename(path.with_name(f"renamed_{i}.txt"))
     assert fingerprint(REVIEWS, arrays_of(folder)) == before
@@ -153,17 +149,16 @@ def test_without_glove_it_says_so(tmp_path, caplog):
 # ---------------------------------------------------------------------------- batches
 
 
-def test_batches_are_of_nearly_equal_length():
+def test_batches_are_of_nearly_equal_length_shuffled_within_a_pool_where_there_is_a_generator():
     lengths = torch.randint(1, 1000, (2500,), generator=Generator().manual_seed(0))
-    batches = list(pooled(lengths, 8, Generator().manual_seed(1)))
-    assert torch.cat(batches).sort().values.tolist() == list(range(2500))
-    widths = torch.stack([lengths[b].max() - lengths[b].min() for b in batches]).double()
+    shuffled, quiet = (list(pooled(lengths, 8, rng)) for rng in (Generator().manual_seed(1), None))
+    assert torch.cat(shuffled).sort().values.tolist() == list(range(2500))
+    widths = torch.stack([lengths[b].max() - lengths[b].min() for b in shuffled]).double()
     assert widths.median() < 30  # of 8 at random it would be 800
-    longest = [int(lengths[b].max()) for b in batches[:100]]
-    assert longest != sorted(longest)  # shuffled within the pool
-    quiet = list(pooled(lengths, 8, None))
-    longest = [int(lengths[b].max()) for b in quiet[:100]]
-    assert longest == sorted(longest) and set(torch.cat(quiet[:100]).tolist()) == set(range(800))
+    for batches, in_order in ((shuffled, False), (quiet, True)):
+        longest = [int(lengths[b].max()) for b in batches[:100]]
+        assert (longest == sorted(longest)) == in_order
+    assert set(torch.cat(quiet[:100]).tolist()) == set(range(800))
 
 
 def test_batches_of_any_length(store):
@@ -220,12 +215,8 @@ def test_naive_bayes_by_hand(store):
     assert reference["cross_entropy"] == pytest.approx(nats, rel=1e-9)
 
 
-REAL = Path(os.environ.get("PHYSML_DATA", "")) / "aclImdb"
-
-
-@pytest.mark.skipif(not REAL.is_dir(), reason="PHYSML_DATA has no aclImdb")
-def test_the_real_reviews_have_their_counts():
-    task = make(Store.from_env(verify="content"), n_words=25_000, vectors="random")
+def test_the_real_reviews_have_their_counts(real):
+    task = make(real, n_words=25_000, vectors="random")
     assert task.sizes == {"train": 17_500, "valid": 7_500, "test": 25_000} and task.d_in == 25_002
     assert task.facts()["kind"] in ("content-verified", "verified")
     assert task.references()["naive Bayes"]["accuracy"] == pytest.approx(0.834, abs=0.003)

@@ -27,41 +27,29 @@ def states(n: int = 7) -> np.ndarray:
 def test_the_right_hand_side_is_the_published_one():
     """Written out for i = 1..5, with indices that wrap around."""
     for x in states():
-        x1, x2, x3, x4, x5 = x
-        want = [
-            (x2 - x4) * x5 - x1 + 8,
-            (x3 - x5) * x1 - x2 + 8,
-            (x4 - x1) * x2 - x3 + 8,
-            (x5 - x2) * x3 - x4 + 8,
-            (x1 - x3) * x4 - x5 + 8,
-        ]
-        assert slope(x[None], 8.0)[0] == pytest.approx(want, rel=1e-13)
+        a, b, c, d, e = x
+        want = [(b - d) * e - a, (c - e) * a - b, (d - a) * b - c, (e - b) * c - d, (a - c) * d - e]
+        assert slope(x[None], 8.0)[0] == pytest.approx(np.array(want) + 8, rel=1e-13)
 
 
-def test_the_quadratic_part_conserves_energy():
-    """d/dt |x|^2 / 2 = -|x|^2 + F sum(x): the advection neither makes nor takes energy."""
-    x = states(100)
+def test_the_quadratic_part_conserves_energy_and_phase_space_shrinks_by_five_per_unit_of_time():
+    """d/dt |x|^2 / 2 = -|x|^2 + F sum(x): the advection neither makes nor takes energy.
+
+    The divergence of the vector field is -5 everywhere.
+    """
+    x, h = states(100), 1e-6
     assert (x * slope(x, 8.0)).sum(1) == pytest.approx(-(x**2).sum(1) + 8.0 * x.sum(1), rel=1e-10)
-
-
-def test_phase_space_shrinks_by_five_per_unit_of_time():
-    """The divergence of the vector field is -5 everywhere."""
-    h = 1e-6
     for x in states():
         change = slope(x + h * np.eye(5), 8.0) - slope(x - h * np.eye(5), 8.0)
         assert np.trace(change) / (2 * h) == pytest.approx(-5, rel=1e-6)
 
 
-def test_the_solver_has_order_four():
+def test_the_solver_has_order_four_and_another_one_agrees_before_chaos_sets_in():
     start = 8 + np.random.default_rng(1).uniform(-0.5, 0.5, (3, 5))
     end = {n: trajectories(start, 8.0, 2, 0.5, n)[:, -1] for n in (25, 50, 100, 1600)}
     error = {n: np.abs(end[n] - end[1600]).max() for n in (25, 50, 100)}
     assert error[25] / error[50] == pytest.approx(16, rel=0.25)
     assert error[50] / error[100] == pytest.approx(16, rel=0.25)
-
-
-def test_another_solver_agrees_before_chaos_sets_in():
-    start = 8 + np.random.default_rng(1).uniform(-0.5, 0.5, (1, 5))
     ours = trajectories(start, 8.0, 101, 0.01, 4)[0]
     t, tight = np.linspace(0, 1, 101), {"rtol": 1e-12, "atol": 1e-12}
     theirs = solve_ivp(lambda _, x: slope(x[None], 8.0)[0], (0, 1), start[0], "DOP853", t, **tight)
@@ -75,16 +63,13 @@ def test_at_forcing_8_the_step_of_the_solver_is_part_of_the_data_and_at_09_not()
         assert low <= np.abs(once - twice).max() <= high
 
 
-def test_starts_and_parts(task):
+def test_starts_and_parts_and_a_target_that_is_the_state_25_points_later(task):
     batches = {part: next(task.batches(part, 1000)) for part in ("train", "valid", "test")}
     assert [len(b.input) for b in batches.values()] == [64, 16, 64]
     starts = torch.cat([b.input[:, 0] for b in batches.values()])
     draws = np.random.RandomState(1234).uniform(-0.5, 0.5, (144, 5))
     assert starts.numpy() == pytest.approx(task.forcing + draws, abs=1e-6)
-
-
-def test_the_target_is_the_state_25_points_later(task):
-    (batch,) = task.batches("test", 1000)
+    batch = batches["test"]
     assert batch.input.shape == batch.target.shape == (64, 1975, 5)
     assert torch.equal(batch.input[:, 25:], batch.target[:, :-25])
 

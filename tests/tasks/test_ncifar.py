@@ -43,6 +43,8 @@ def test_a_step_is_one_row_with_its_three_colours_side_by_side(store):
 def test_the_parts_are_every_tenth_image_and_the_rest(store):
     task, arrays = loaded(store), store.read(CIFAR10)
     assert task.sizes == {"train": 54, "valid": 6, "test": 20}
+    without = loaded(store, valid=None)
+    assert without.sizes == {"train": 60, "test": 20} and list(without.batches("valid", 4)) == []
     assert whole(task, "valid").target.tolist() == arrays["y_train"][::10].tolist()
     assert whole(task).target.tolist() == np.delete(arrays["y_train"], np.arange(0, 60, 10)).tolist()
 
@@ -95,9 +97,3 @@ def test_fresh_noise_is_drawn_anew_in_training_and_once_for_evaluations(store, n
     for part in ("valid", "test"):
         assert tails(part, 0) == tails(part, 1) == tails(part, 2, 3)
     assert not tails("valid", 0) & tails("test", 0)
-
-
-def test_without_validation_there_is_no_valid_part(store):
-    task = loaded(store, valid=None)
-    assert task.sizes == {"train": 60, "test": 20}
-    assert list(task.batches("valid", 4)) == []

@@ -64,9 +64,8 @@ def test_the_loss_of_a_window_by_hand(store: Store) -> None:
     batch = next(iter(task.batches("train", 4)))
     output = torch.randn(4, 30, generator=torch.Generator().manual_seed(0))
     square = (output - batch.target).square().unflatten(1, (6, 5)).mean((0, 2))  # by point
-    assert float(task.loss(output, batch)) == pytest.approx(
-        float(square[3:].sum() + 3 * square[2] + 0.1 * square[:2].sum()), rel=1e-5
-    )
+    loss = float(square[3:].sum() + 3 * square[2] + 0.1 * square[:2].sum())
+    assert float(task.loss(output, batch)) == pytest.approx(loss, rel=1e-5)
     metrics = task.finish(task.score(output, batch))
     assert metrics["rmse_now"] == pytest.approx(float(square[2].sqrt()), rel=1e-5)
     assert metrics["rmse_ahead"] == pytest.approx(float(square[3:].mean().sqrt()), rel=1e-5)

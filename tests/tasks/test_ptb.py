@@ -1,9 +1,7 @@
 """Penn Treebank: streams, state, scores, temperature, references."""
 
 import math
-import os
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,12 +10,12 @@ from loaded_tasks import with_data
 from torch import Generator
 
 from physml.data.readers.ptb import EOS, PTB, vocabulary
-from physml.data.store import Store
 from physml.models.sequence.gated import GRU
 from physml.models.sequence.rnn import SequenceModel
 from physml.training.evaluate import evaluate, outputs
 from tasks.ptb import TEMPERATURES, PTBChar, PTBWord, bigram
 
+NEEDED = "ptb/ptb.train.txt"
 ARGUMENTS = {"bptt": 5, "loss": "summed", "epoch_steps": None, "eval_streams": 1, "protocol": "official"}
 
 
@@ -76,9 +74,8 @@ def test_an_evaluation_predicts_every_token_once(streams, store, monkeypatch):
     monkeypatch.setattr("tasks.ptb.EVAL_STEPS", 50)
     task = make(store, eval_streams=streams)
     batches = list(task.batches("test", 1))
-    input, target, mask = (
-        torch.cat([getattr(b, k) for b in batches], 1) for k in ("input", "target", "mask")
-    )
+    names = ("input", "target", "mask")
+    input, target, mask = (torch.cat([getattr(b, name) for b in batches], 1) for name in names)
     assert len(batches) > 1 and len(target) == streams and mask.sum() == task.sizes["test"]
     assert torch.equal(target[mask], task._ids["test"])
     assert torch.equal(input[mask][1:], task._ids["test"][:-1])
@@ -96,16 +93,13 @@ def test_the_score_of_an_evaluation_does_not_depend_on_its_windows(store, monkey
     assert whole["perplexity"] == pytest.approx(math.exp(nats), rel=1e-5)
 
 
-def test_the_loss_is_summed_over_steps_or_a_mean(store):
+def test_the_loss_is_summed_over_steps_or_a_mean_and_metrics_are_those_of_uniform_output(store):
     summed, mean = make(store), make(store, loss="mean")
     batch = next(iter(summed.batches("train", 3, rng())))
     output = torch.randn(3, 5, summed.d_out, generator=rng())
     nats = -output.log_softmax(-1).gather(2, batch.target[..., None])[..., 0]
     torch.testing.assert_close(summed.loss(output, batch), nats.sum(1).mean())
     torch.testing.assert_close(mean.loss(output, batch), nats.mean())
-
-
-def test_metrics_of_uniform_output(store):
     for kind, want in ((PTBWord, lambda c: c), (PTBChar, math.log2)):
         task = make(store, kind)
         batch = next(iter(task.batches("test", 1)))
@@ -151,7 +145,7 @@ def test_the_temperature_is_of_the_first_tokens_and_not_of_references(store, mon
     assert task.references() == before and task.temperature == 0.8
 
 
-def test_references_from_counts_by_hand(store):
+def test_references_from_counts_by_hand_and_bigram_probabilities_that_add_up_to_one(store):
     task = make(store, PTBChar)
     train, test = task._ids["train"].tolist(), task._ids["test"].tolist()
     pairs = Counter(zip([train[-1], *train[:-1]], train, strict=True))
@@ -167,21 +161,14 @@ def test_references_from_counts_by_hand(store):
     bpc = {name: metrics["bpc"] for name, metrics in task.references().items()}
     assert bpc == pytest.approx({name: b / len(test) for name, b in bits.items()}, rel=1e-9)
     assert bpc["bigram"] < bpc["unigram"] < bpc["uniform"]
-
-
-def test_bigram_probabilities_add_up_to_one(store):
-    ids = make(store, PTBChar)._ids["train"]
+    ids = task._ids["train"]
     n = int(ids.max()) + 1
     unigram = torch.bincount(ids, minlength=n).double() / len(ids)
     v, w = torch.cartesian_prod(torch.arange(n), torch.arange(n)).T
-    total = bigram(ids, unigram, v, w).view(n, n).sum(1)
-    torch.testing.assert_close(total, torch.ones_like(total))
+    sums = bigram(ids, unigram, v, w).view(n, n).sum(1)
+    torch.testing.assert_close(sums, torch.ones_like(sums))
 
 
-REAL = Path(os.environ.get("PHYSML_DATA", "")) / "ptb" / "ptb.train.txt"
-
-
-@pytest.mark.skipif(not REAL.is_file(), reason="PHYSML_DATA has no Penn Treebank")
 @pytest.mark.parametrize(
     ("kind", "sizes", "references"),
     [
@@ -189,8 +176,8 @@ REAL = Path(os.environ.get("PHYSML_DATA", "")) / "ptb" / "ptb.train.txt"
         (PTBChar, (5_017_482, 393_042, 442_423), {"uniform": 5.644, "unigram": 4.346, "bigram": 3.365}),
     ],
 )
-def test_the_real_text_has_its_counts(kind, sizes, references, tmp_path):
-    task = make(Store(REAL.parents[1], tmp_path), kind, bptt=70)
+def test_the_real_text_has_its_counts(kind, sizes, references, real):
+    task = make(real, kind, bptt=70)
     assert tuple(task.sizes.values()) == sizes and task.d_in == kind.n_ids
     assert task.facts()["kind"] == "verified"
     for name, value in task.references().items():

@@ -72,7 +72,7 @@ def test_every_pixel_of_the_fixture_is_that_of_the_file(store, permutation, scal
     assert y.tolist() == labels.tolist()
 
 
-def test_the_real_images_are_rebuilt_from_the_idx_files(real):
+def test_the_real_images_are_rebuilt_from_the_idx_files_and_have_their_majority_class(real):
     task = loaded(real, permutation="psmnist-torch-5544")
     assert task.sizes == {"train": 57_000, "valid": 3_000, "test": 10_000}
     order = splits.load_index("psmnist-torch-5544")
@@ -85,10 +85,7 @@ def test_the_real_images_are_rebuilt_from_the_idx_files(real):
         np.testing.assert_allclose(x[..., 0].double().numpy(), images / 255, atol=1e-7)
         np.testing.assert_array_equal(y.numpy(), idx(real.data / file_name(file, "labels"))[positions])
     assert task.facts()["kind"] == "verified"
-
-
-def test_the_majority_class_of_the_real_test_set(real):
-    """The digit 1: 1135 of 10,000."""
+    # the digit 1: 1135 of 10,000
     reference = loaded(real).references()["majority class"]
     assert reference["accuracy"] == 0.1135
     assert reference["cross_entropy"] == pytest.approx(np.log(10), abs=5e-3)
@@ -113,7 +110,11 @@ def test_the_parts_of_the_fixture_are_every_tenth_image_and_the_rest(store):
     np.testing.assert_allclose(whole(task, "train")[0].numpy() * 255, rest, atol=1e-4)
 
 
-def test_a_stride_takes_every_kth_pixel_of_the_final_order(store):
+def test_a_stride_takes_every_kth_pixel_of_the_final_order_and_several_at_a_step_are_in_order(store):
+    pixels, rows, image = (loaded(store, per_step=n) for n in (None, 28, 784))
+    (x, _), (by_row, _), (whole_image, _) = (whole(task, "test") for task in (pixels, rows, image))
+    assert by_row.shape[1:] == (28, 28) and whole_image.shape[1:] == (1, 784) and image.d_in == 784
+    assert torch.equal(by_row.flatten(1), x.flatten(1)) and torch.equal(whole_image.flatten(1), x.flatten(1))
     plain = whole(loaded(store, permutation="psmnist-torch-5544"), "test")[0]
     strided = whole(loaded(store, permutation="psmnist-torch-5544", stride=28), "test")[0]
     assert torch.equal(strided, plain[:, ::28])
@@ -126,8 +127,7 @@ def test_another_number_of_images_is_refused(tmp_path, store):
         make().load(other, 0)
 
 
-def test_without_validation_only_the_last_or_the_best_on_test_can_be_selected(tmp_path, monkeypatch, capsys):
-    roots(tmp_path, monkeypatch)
+def test_without_validation_only_the_last_or_the_best_on_test_can_be_selected(tmp_path, roots, capsys):
     assert run("task.valid=null") == 2
     assert "has no valid items, which trainer.select=BestValid looks at" in capsys.readouterr().err
     assert run("task.valid=null", "trainer.select._target_=physml.training.selection.BestTest") == 0
@@ -191,6 +191,7 @@ def test_salt_and_pepper_turn_a_share_of_the_pixels_white_or_black(store, name, 
 # ---------------------------------------------------------------------------- from the command line
 
 
+@pytest.fixture
 def roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for key, value in own_folders(tmp_path).items():
         monkeypatch.setenv(key, value)
@@ -205,18 +206,9 @@ def the_record(tmp_path: Path) -> dict[str, Any]:
     return read(path)
 
 
-def test_a_run_scores_every_disturbed_part(tmp_path, monkeypatch):
-    """For the selected and for the last weights."""
-    roots(tmp_path, monkeypatch)
+def test_a_run_scores_every_disturbed_part_for_the_selected_and_for_the_last_weights(tmp_path, roots):
     assert run("task.perturb=robustness") == 0
     metrics = the_record(tmp_path)["metrics"]
     for which in ("best", "last"):
         assert set(metrics[which]["test"]) == set(SequentialMNIST.better)
         assert set(metrics[which]["valid"]) == {"accuracy", "cross_entropy"}
-
-
-def test_several_pixels_at_a_step_are_the_same_in_order(store: Store) -> None:
-    pixels, rows, image = (loaded(store, per_step=n) for n in (None, 28, 784))
-    (x, _), (by_row, _), (whole_image, _) = (whole(task, "test") for task in (pixels, rows, image))
-    assert by_row.shape[1:] == (28, 28) and whole_image.shape[1:] == (1, 784) and image.d_in == 784
-    assert torch.equal(by_row.flatten(1), x.flatten(1)) and torch.equal(whole_image.flatten(1), x.flatten(1))

@@ -25,15 +25,12 @@ def test_the_parts_are_disjoint_and_test_is_that_of_the_files(task: Superpixels,
     assert len(seen) == 50
 
 
-def test_the_input_is_grey_and_place_as_stored(task: Superpixels) -> None:
+def test_the_input_is_grey_and_place_as_stored_and_tells_the_digit(task: Superpixels) -> None:
     batch = whole(task, "train")
     assert task.d_in == 3 and batch.input.shape == (27 * 75, 3) and batch.input.dtype == torch.float32
     assert set(batch.input[:, 0].unique().tolist()) == {0.0, 1.0}
     assert batch.input[:, 1:].max() > 20, "in pixels, not scaled"
     assert batch.batch.bincount().tolist() == [75] * 27
-
-
-def test_the_trivial_references(task: Superpixels) -> None:
     accuracies = {name: metrics["accuracy"] for name, metrics in task.references().items()}
     # the fixture's digit is the column that is bright
     assert accuracies["linear (grey in 4 x 4 fields)"] > accuracies["majority class"]

@@ -20,7 +20,7 @@ from physml.training.trainer import apply
 from tasks.wikipedia import SETS, Wikipedia
 
 NEEDED = musae.file_name("squirrel", "edges")
-N, N_EDGES = {"chameleon": 2277, "squirrel": 5201}, {"chameleon": 62_792, "squirrel": 396_846}
+N = {"chameleon": 2277, "squirrel": 5201}
 
 
 def loaded(store, graph="chameleon", protocol="official", split=0):
@@ -37,7 +37,7 @@ def test_the_official_graph_has_the_links_of_the_clean_one_under_other_numbers(s
     assert set(zip(*translated.tolist(), strict=True)) == set(zip(*clean.edge_index.tolist(), strict=True))
 
 
-def test_metrics_against_plain_numpy(store):
+def test_metrics_and_references_are_those_of_plain_numpy(store):
     task = loaded(store)
     batch = whole(task, "test")
     assert batch.target.max() == 1 and batch.target.min() >= 0
@@ -45,20 +45,16 @@ def test_metrics_against_plain_numpy(store):
     y, nodes = batch.target.numpy().astype(float), batch.index.numpy()
     mse = np.mean((said.numpy()[nodes, 0].astype(float) - y[nodes]) ** 2)
     metrics = task.finish(task.score(said, batch))
-    assert metrics == pytest.approx(
-        {"mse": mse, "nmse": mse / y.mean(), "nmse_variance": mse / y[nodes].var()}, rel=1e-9
-    )
+    expected = {"mse": mse, "nmse": mse / y.mean(), "nmse_variance": mse / y[nodes].var()}
+    assert metrics == pytest.approx(expected, rel=1e-9)
     assert task.loss(said, batch).item() == pytest.approx(mse, rel=1e-5)
-
-
-def test_the_constant_is_fitted_on_train_and_the_mean_of_a_part_has_a_variance_score_of_one(store):
-    task = loaded(store)
+    # the constant is fitted on train, and the mean of a part has a variance score of 1
     train, test = whole(task, "train"), whole(task, "test")
-    y, mean = test.target[test.index].double(), train.target[train.index].double().mean()
-    expected = (y - mean).square().mean().item()
-    assert task.references()["constant"]["mse"] == pytest.approx(expected, rel=1e-9)
+    traffic, mean = test.target[test.index].double(), train.target[train.index].double().mean()
+    constant = (traffic - mean).square().mean().item()
+    assert task.references()["constant"]["mse"] == pytest.approx(constant, rel=1e-9)
     assert set(task.references()) == {"constant", "linear (features)"}
-    own = score_reference(task, lambda b: y.mean().expand(60, 1))
+    own = score_reference(task, lambda b: traffic.mean().expand(60, 1))
     assert own["nmse_variance"] == pytest.approx(1, rel=1e-9)
 
 
@@ -68,46 +64,38 @@ def changed(monkeypatch, dataset, **arrays):
     monkeypatch.setattr(Store, "read", lambda s, d: {**read(s, d), **(arrays if d is dataset else {})})
 
 
-def test_splits_of_another_graph_are_refused(store, monkeypatch):
+def test_splits_of_another_graph_and_a_part_of_equal_values_are_refused(store, monkeypatch):
+    y = np.zeros(60, np.int64)
+    nodes = graphs.fixed_split(store.read(webkb.CHAMELEON), 0)["train"]
+    y[nodes] = np.arange(1, 1 + len(nodes))
+    with monkeypatch.context() as patched:
+        changed(patched, musae.CHAMELEON, y=y)
+        with pytest.raises(DataError, match="part valid: all nodes have the same value"):
+            loaded(store)
     changed(monkeypatch, webkb.CHAMELEON, y=np.zeros(59, np.int64))
     with pytest.raises(DataError, match=r"60 pages of MUSAE.* for 59.*physml data get musae_chameleon"):
-        loaded(store)
-
-
-def test_a_part_of_equal_values_is_refused(store, monkeypatch):
-    y = np.zeros(60, np.int64)
-    y[graphs.fixed_split(store.read(webkb.CHAMELEON), 0)["train"]] = np.arange(
-        1, 1 + loaded(store).sizes["train"]
-    )
-    changed(monkeypatch, musae.CHAMELEON, y=y)
-    with pytest.raises(DataError, match="part valid: all nodes have the same value"):
         loaded(store)
 
 
 # ---------------------------------------------------------------------------- the real pages
 
 
-@pytest.mark.parametrize("graph", SETS)
-@pytest.mark.parametrize("protocol", ["official", "clean"])
-def test_sizes_are_as_published(real, graph, protocol):
-    task = loaded(real, graph, protocol)
-    batch = whole(task)
-    assert batch.input.shape == (N[graph], {"chameleon": 3132, "squirrel": 3148}[graph])
-    assert batch.edge_index.shape[1] == N_EDGES[graph]
-    sizes = {"chameleon": (1092, 729, 456), "squirrel": (2496, 1664, 1041)}[graph]
-    assert tuple(task.sizes[part] for part in ("train", "valid", "test")) == sizes
+@pytest.mark.parametrize(
+    ("graph", "n_words", "n_edges", "sizes", "kept"),
+    [("chameleon", 3132, 62_792, (1092, 729, 456), 0), ("squirrel", 3148, 396_846, (2496, 1664, 1041), 2)],
+)
+def test_sizes_are_as_published_and_the_splits_of_the_same_pages(real, graph, n_words, n_edges, sizes, kept):
+    """Both sets of files have the same links, and geom-gcn's classes are intervals of this traffic.
 
-
-@pytest.mark.parametrize(("graph", "kept"), [("chameleon", 0), ("squirrel", 2)])
-def test_how_many_pages_keep_their_number_in_the_official_graph(real, graph, kept):
-    order = graphs.met_order(real.read(SETS[graph][0])["edge_index"])
-    assert (order == np.arange(N[graph])).sum() == kept
-
-
-@pytest.mark.parametrize("graph", SETS)
-def test_the_splits_are_of_the_same_pages(real, graph):
-    """Both sets of files have the same links, and geom-gcn's classes are intervals of this traffic."""
+    kept: pages that keep their number in the official graph.
+    """
+    for protocol in ("official", "clean"):
+        task = loaded(real, graph, protocol)
+        assert whole(task).input.shape == (N[graph], n_words)
+        assert whole(task).edge_index.shape[1] == n_edges
+        assert tuple(task.sizes[part] for part in ("train", "valid", "test")) == sizes
     pages, classes = (real.read(dataset) for dataset in SETS[graph])
+    assert (graphs.met_order(pages["edge_index"]) == np.arange(N[graph])).sum() == kept
     a, b = (graphs.undirected(arrays["edge_index"]) for arrays in (pages, classes))
     assert np.array_equal(a, b)
     ends = [pages["y"][classes["y"] == c] for c in range(5)]

@@ -1,4 +1,7 @@
-"""Arguments that a task cannot be made with, beside those that the contract of all tasks tries."""
+"""Arguments of tasks: those of a paper, of its code or of a page; and those that no task can be made with.
+
+What is wrong whatever the task: the contract of all tasks.
+"""
 
 import importlib
 from typing import Any
@@ -10,6 +13,35 @@ from physml.base.paths import CONF
 from physml.config.load import read_yaml
 
 NOT_ARGUMENTS = ("_target_", "datasets", "defaults", "smoke")
+
+
+def configured(name: str) -> tuple[type, dict[str, Any]]:
+    """The class of a task in conf/, and its arguments."""
+    config = read_yaml(CONF / "task" / f"{name}.yaml")
+    module, _, task = config["_target_"].rpartition(".")
+    arguments = {key: value for key, value in config.items() if key not in NOT_ARGUMENTS}
+    return getattr(importlib.import_module(module), task), arguments
+
+
+OFFICIAL = {"n_points": 1001, "t_end": 400.0, "data_seed": 1234, "protocol": "official"}
+DOCUMENTED = {"n_points": 501, "t_end": 100.0, "data_seed": 1234, "protocol": "clean"}
+PAPER = {"n_points": 2000, "spacing": 0.01, "substeps": 1, "ahead": 25, "data_seed": 1234, "forcing": 8.0}
+PUBLISHED: dict[str, dict[str, Any]] = {
+    "adding.Adding": {"length": 500, "n_eval": 1000, "epoch_steps": 100, "protocol": "clean"},
+    "fitzhugh_nagumo.FitzHughNagumo": {"n_train": 128, "n_valid": 128, "n_test": 1024, **OFFICIAL},
+    "google12.Google12": {"protocol": "official", "data_seed": None},
+    "hodgkin_huxley.HodgkinHuxley": {"n_train": 128, "n_valid": 64, "n_test": 128, **DOCUMENTED},
+    "lorenz96.Lorenz96": {"n_train": 128, "n_valid": 128, "n_test": 128, **PAPER, "protocol": "paper"},
+}
+
+
+@pytest.mark.parametrize("target", PUBLISHED)
+def test_a_config_has_the_published_arguments(target: str) -> None:
+    name, _, cls = target.partition(".")
+    task, arguments = configured(name)
+    assert (task.__module__, task.__name__, arguments) == (f"tasks.{name}", cls, PUBLISHED[target])
+
+
 WRONG: list[tuple[str, dict[str, Any], str]] = [  # a config, what is changed in it, what is said
     ("adding", {"length": 1}, "length must be at least 2, one step for each flag; got 1"),
     ("cora", {"graph": "photo", "split_of": "public"}, r"public split of cora, citeseer, pubmed .*=photo"),
@@ -48,8 +80,6 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [  # a config, what is changed in
 
 @pytest.mark.parametrize(("name", "changes", "says"), WRONG)
 def test_wrong_arguments_are_refused(name: str, changes: dict[str, Any], says: str) -> None:
-    config = read_yaml(CONF / "task" / f"{name}.yaml")
-    module, _, task = config["_target_"].rpartition(".")
-    arguments = {key: value for key, value in config.items() if key not in NOT_ARGUMENTS}
+    task, arguments = configured(name)
     with pytest.raises(InputError, match=says):
-        getattr(importlib.import_module(module), task)(**arguments | changes)
+        task(**arguments | changes)
