@@ -17,12 +17,11 @@ from physml.config import compose, studies
 from physml.config.overrides import with_overrides
 from physml.listing import inventory
 
+STEPS = {"_target_": "torch.optim.lr_scheduler.StepLR", "step_size": 3}
 STUDY: dict[str, Any] = {
     "task": "adding",
     "provenance": {"kind": "paper", "source": "a paper"},
-    "common": {
-        "trainer": {"epochs": 7, "schedule": {"_target_": "torch.optim.lr_scheduler.StepLR", "step_size": 3}}
-    },
+    "common": {"trainer": {"epochs": 7, "schedule": STEPS}},
     "rows": {
         "base": {"model": "lem", "set": {"model": {"d_hidden": 7}}, "note": "the first"},
         "changed": {"base": "base", "set": {"model": {"dt": 0.25}}},
@@ -102,7 +101,7 @@ def test_a_part_that_names_its_class_replaces_the_one_of_the_base(conf: Path) ->
     own = {row: {"base": "base", "set": {"trainer": {"schedule": part}}} for row, part in parts.items()}
     write(conf, STUDY | {"rows": STUDY["rows"] | own})
     schedule = config_of("experiment=some/adding-part")["trainer"]["schedule"]
-    assert schedule == {"_target_": "torch.optim.lr_scheduler.StepLR", "step_size": 9}
+    assert schedule == STEPS | {"step_size": 9}
     assert config_of("experiment=some/adding-whole")["trainer"]["schedule"] == {"_target_": "x"}
 
 
@@ -281,6 +280,6 @@ def test_an_experiment_is_composed_the_same_by_omegaconf(name: str, monkeypatch:
     ],
 )
 def test_a_wrong_override_is_refused_in_one_line(override: str, says: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(says)) as refusal:
+    with pytest.raises(ConfigError, match=says) as refusal:
         compose.compose(["model=lem", "task=adding", override])
     assert "\n" not in str(refusal.value)

@@ -113,11 +113,12 @@ def test_ctrl_c_and_detach_leave_the_pilots_alone(monkeypatch):
 
 
 def test_runs_that_are_blocked_are_not_done():
-    change = {"state": "blocked", "reason": "a.gz missing, get it with `physml data get a`"}
-    blocked = [dataclasses.replace(r, **change) for r in planning.plan(h.specs_of(h.odd("seed=0,1")))]
+    reason = "a.gz missing, get it with `physml data get a`"
+    planned = planning.plan(h.specs_of(h.odd("seed=0,1")))
+    blocked = [dataclasses.replace(run, state="blocked", reason=reason) for run in planned]
     text = Session(Fake(settings=Settings(workers=2, cpus=2)), ["run"]).describe(blocked)
     assert text.startswith("Nothing would be submitted: 2 runs are blocked.") and "2 pilots: run" in text
-    assert list(console._blocked_lines(blocked)) == ["0 done, 2 blocked:", f"  2 by {change['reason']}"]
+    assert list(console._blocked_lines(blocked)) == ["0 done, 2 blocked:", f"  2 by {reason}"]
 
 
 def test_a_session_tells_how_runs_are_packed():

@@ -1,6 +1,7 @@
 """`physml rerun`: equal on this machine, within rounding on another backend, and what is refused."""
 
 import json
+from typing import Any
 
 import pytest
 import run_harness as h
@@ -68,7 +69,7 @@ def test_another_backend_is_within_rounding(again, spec):
 
 
 def test_other_numbers_are_different(again, spec):
-    metrics = record.read(spec.record_path)["metrics"]
+    metrics: Any = record.read(spec.record_path)["metrics"]
     metrics["best"]["test"]["mse"] += 0.5
     rewritten(spec.record_path, metrics=metrics)
     code, out, _ = again(spec.record_path)

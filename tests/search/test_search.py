@@ -7,6 +7,7 @@ import re
 import shutil
 import statistics
 import types
+from typing import Any
 
 import optuna
 import pytest
@@ -364,10 +365,10 @@ def test_a_report_is_made_from_facts():
     stage = {"seeds": [1000], "splits": [0]}
     short = stage | {"set": {"trainer.epochs": 5}, "trials": 3, "runs": 3, "cpu_hours": 1.0}
     whole = stage | {"set": {}, "seeds": [1000, 1001], "trials": 1, "runs": 2, "cpu_hours": 2.5}
-    won = {"point": {"optim.lr": 0.02}, "value": 0.25}
+    won: dict[str, Any] = {"point": {"optim.lr": 0.02}, "value": 0.25}
     lost = {"point": {}, "value": None}
     ends = [{"status": "pruned"} | lost, {"status": "finished"} | won, {"status": "diverged"} | lost]
-    about = {"experiment": LSTM, "metric": "rmse", "better": "lower", "trial": {}, "tpe": None}
+    about: Any = {"experiment": LSTM, "metric": "rmse", "better": "lower", "trial": {}, "tpe": None}
     content = {
         "search": about | {"equal": [LSTM, GRU]},
         **{"sampler_seed": 1000, "scored": 2},
@@ -509,13 +510,14 @@ def test_what_a_search_sets_goes_to_the_final_runs(conf, simulate):
 def test_a_study_makes_the_searches_of_another(conf, monkeypatch):
     """With its own group of equal trials, whose rows are named without the study, and searches of its own."""
     write(conf, equal=["lstm", "gru"])
-    other, rows = conf / "study" / "lem" / "copy.yaml", {"lstm": {"model": "lstm", "search": "tiny"}}
+    other = conf / "study" / "lem" / "copy.yaml"
+    rows: dict[str, Any] = {"lstm": {"model": "lstm", "search": "tiny"}}
     content = TASK | {"searches_of": "lem/fitzhugh_nagumo", "rows": rows}
     other.write_text(yaml.safe_dump(content | {"search": {"trials": 3}}))
     assert search.load_search(LSTM).equal == [LSTM, GRU]
     rate = {"optim.lr": {"low": 1e-4, "high": 1e-2, "log": True}}
     own = {"search": {"trials": 5}, "searches": {"rate": STAGED | {"space": rate}}}
-    content["rows"]["gru"] = {"model": "gru", "search": "rate"}
+    rows["gru"] = {"model": "gru", "search": "rate"}
     other.write_text(yaml.safe_dump(content | own))
     assert search.load_search("lem/copy-gru").space == rate
     assert search.load_search("lem/copy-lstm").space == STAGED["space"]
