@@ -80,7 +80,7 @@ class Simulated:
                 raise SystemExit("killed")
             value = self.value(spec.config)
             best = None if value is None else {"valid": {"rmse": value}, "test": {"rmse": value}}
-            kept = {"status": "diverged" if value is None else "finished", "metrics": {"best": best}}
+            kept: Any = {"status": "diverged" if value is None else "finished", "metrics": {"best": best}}
             kept |= {"cost": {"train_s": 3.6, "cpu_s": 7.2, "eval_s": 1.0}, "path": "nowhere", "curve": None}
             self.records[spec.label] = kept
             ended(spec)
@@ -366,7 +366,7 @@ def test_a_report_is_made_from_facts():
     short = stage | {"set": {"trainer.epochs": 5}, "trials": 3, "runs": 3, "cpu_hours": 1.0}
     whole = stage | {"set": {}, "seeds": [1000, 1001], "trials": 1, "runs": 2, "cpu_hours": 2.5}
     won: dict[str, Any] = {"point": {"optim.lr": 0.02}, "value": 0.25}
-    lost = {"point": {}, "value": None}
+    lost: Any = {"point": {}, "value": None}
     ends = [{"status": "pruned"} | lost, {"status": "finished"} | won, {"status": "diverged"} | lost]
     about: Any = {"experiment": LSTM, "metric": "rmse", "better": "lower", "trial": {}, "tpe": None}
     content = {
@@ -512,7 +512,7 @@ def test_a_study_makes_the_searches_of_another(conf, monkeypatch):
     write(conf, equal=["lstm", "gru"])
     other = conf / "study" / "lem" / "copy.yaml"
     rows: dict[str, Any] = {"lstm": {"model": "lstm", "search": "tiny"}}
-    content = TASK | {"searches_of": "lem/fitzhugh_nagumo", "rows": rows}
+    content: Any = TASK | {"searches_of": "lem/fitzhugh_nagumo", "rows": rows}
     other.write_text(yaml.safe_dump(content | {"search": {"trials": 3}}))
     assert search.load_search(LSTM).equal == [LSTM, GRU]
     rate = {"optim.lr": {"low": 1e-4, "high": 1e-2, "log": True}}
