@@ -107,12 +107,7 @@ def first_losses(overrides: tuple[str, ...]) -> list[float]:
     torch.set_num_threads(config["runtime"]["threads"])
     rows: list[dict[str, Any]] = []
     with backend.running(config["runtime"]["backend"]), flush_denormals():
-        ends: dict[str, Any] = {
-            "report": Mock(),
-            "save": lambda _: None,
-            "stop": Interrupt(),
-            "on_row": rows.append,
-        }
+        ends: Any = {"report": Mock(), "save": lambda _: None, "stop": Interrupt(), "on_row": rows.append}
         trainer = Trainer(config, parts, task, "cpu", **ends)
         trainer.check_data()
         trainer.fit()
