@@ -34,15 +34,12 @@ STOPPED = (75, "", "stopped; start the same command again to go on.\n")
 Physml = Callable[..., tuple[int, str, str]]
 
 
-def run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 
-def process(*arguments: str, code: str = "") -> subprocess.CompletedProcess[str]:
-    """A command as a process of its own."""
-    start = [sys.executable, *(["-c", code] if code else ["-m", "physml"])]
-    return run([*start, *arguments])
+PROGRAM = (sys.executable, "-m", "physml")
 
 
 # Commands one after another, from those that import the least on; states of a few tables are read and kept.
@@ -79,7 +76,7 @@ def in_turn(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], t
         patch.delenv("PHYSML_DATA", raising=False)
         for name in ("RESULTS", "RUNS", "CACHE"):
             patch.setenv(f"PHYSML_{name}", str(folder / name))
-        completed = process(json.dumps(commands), code=IN_TURN)
+        completed = run(sys.executable, "-c", IN_TURN, json.dumps(commands))
     assert completed.returncode == 0, completed.stderr
     ends = json.loads(completed.stdout)
     assert [code for code, _, _ in ends] == [0] * len(commands)
@@ -95,16 +92,17 @@ def in_own_roots(own_roots: Path) -> None:
 # ---------------------------------------------------------------------------- wrong commands
 
 
+UNFIT = (
+    "model=g2_gcn does not fit task=psmnist: it needs net.hidden, a key of net=graph and net=graphs, "
+    "and the task brings net=sequence"
+)
+OTHER = "row A, column .*: lem/fitzhugh_nagumo-lem has the task FitzHughNagumo; that of lem-2 is EigenWorms"
 WRONG = [
     ("rum", "there is no rum. Did you mean run"),
     ("model=lem task=adding", "Did you mean: physml run model=lem task=adding"),
     ("run", "no model is chosen. Add model=NAME. Known: .*lem"),
     ("run model=lem", "no task is chosen. Add task=NAME. Known: adding"),
-    (
-        "run model=g2_gcn task=psmnist",
-        "model=g2_gcn does not fit task=psmnist: it needs net.hidden, a key of net=graph and net=graphs, "
-        "and the task brings net=sequence",
-    ),
+    ("run model=g2_gcn task=psmnist", UNFIT),
     ("run model=g2_gcn task=texas model.p=${net.foo}", "'net.foo' not found"),
     ("run model=lem task=ading", "there is no task named ading. Did you mean adding"),
     ("run experiment=lem/fitzhugh_nagumo-lme", "no experiment named .*Did you mean lem/fitzhugh_nagumo-lem"),
@@ -152,10 +150,7 @@ WRONG = [
     ("rerun lem-4", "lem-4 is a table: physml table lem-4"),
     ("compare LEM LSTM", "rows of a table need --table ID"),
     ("compare Mine LEM --table lem-4", "Known: .*LEM, 'LEM, searched here', LSTM"),
-    (
-        "table lem-2 --plan --row label=A,experiment=lem/fitzhugh_nagumo-lem",
-        "row A, column .*: lem/fitzhugh_nagumo-lem has the task FitzHughNagumo; that of lem-2 is EigenWorms",
-    ),
+    ("table lem-2 --plan --row label=A,experiment=lem/fitzhugh_nagumo-lem", OTHER),
 ]
 
 
@@ -164,20 +159,17 @@ def test_a_wrong_command_is_told_what_to_do_and_leaves_nothing(
     physml: Physml, own_roots: Path, command: str, says: str
 ) -> None:
     code, out, err = physml(*command.split())
-    assert (code, out) == (2, "")
-    assert re.search(says, err), err
+    assert (code, out) == (2, "") and re.search(says, err), err
     assert "Traceback" not in err and "None:" not in err
     left = {path.name for path in own_roots.rglob("*.json")}
     assert left <= {"attempts.json"}  # of a split that only the task knows
-    last = err.strip().splitlines()[-1]
-    assert re.match(r"error: |physml( \w+)?: error: ", last)
+    assert re.match(r"error: |physml( \w+)?: error: ", err.strip().splitlines()[-1])
 
 
 def test_a_process_ends_with_the_same_code_and_no_traceback() -> None:
-    completed = process("run", "model=lme", "task=adding")
+    completed = run(*PROGRAM, "run", "model=lme", "task=adding")
     assert (completed.returncode, completed.stdout) == (2, "")
-    assert "Did you mean" in completed.stderr
-    assert "Traceback" not in completed.stderr
+    assert "Did you mean" in completed.stderr and "Traceback" not in completed.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
@@ -236,7 +228,7 @@ def test_commands_import_what_they_need_alone(in_turn: Told) -> None:
     assert "torch" in in_turn[CFG][1]  # classes are looked at where keys are checked
 
 
-@pytest.mark.parametrize("command", [("list", "models"), ("list", "experiments"), ("data", "list")])
+@pytest.mark.parametrize("command", [*LISTS, ("data", "list")])
 def test_a_list_has_a_line_for_each_and_long_has_more(
     physml: Physml, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
@@ -256,10 +248,6 @@ def test_a_line_is_cut_to_the_width_of_a_terminal(monkeypatch: pytest.MonkeyPatc
     assert len(shown) == 2 and len(shown[0]) <= 80 and shown[0].endswith("…")
 
 
-def test_status_without_runs_says_how_to_ask(physml: Physml) -> None:
-    assert re.search("no run was started here. .*physml status lem-4", physml("status")[1])
-
-
 # ---------------------------------------------------------------------------- run, --cfg, --plan, diff
 
 
@@ -267,8 +255,7 @@ def test_cfg_shows_a_config_that_can_be_run_again(physml: Physml, own_roots: Pat
     code, out, _ = physml("run", *TINY, "--cfg")
     config = compose(list(TINY)).config
     assert code == 0 and out.startswith(f"# identity {identity(config)}\n")
-    assert yaml.safe_load(out) == config
-    assert not (own_roots / "results").exists()
+    assert yaml.safe_load(out) == config and not (own_roots / "results").exists()
 
 
 def test_a_run_leaves_a_record_and_a_second_start_says_done(physml: Physml, own_roots: Path) -> None:
@@ -278,8 +265,7 @@ def test_a_run_leaves_a_record_and_a_second_start_says_done(physml: Physml, own_
     before = path.read_bytes()
     code, out, _ = physml("run", *TINY)
     assert code == 0 and out.startswith("finished already") and "--force trains it again" in out
-    assert path.read_bytes() == before
-    assert record.read(path)["config"]["experiment"] is None
+    assert path.read_bytes() == before and record.read(path)["config"]["experiment"] is None
 
 
 def test_diff_names_what_two_runs_differ_in(physml: Physml, own_roots: Path) -> None:
@@ -319,19 +305,15 @@ def test_plans_are_aligned_columns_that_nothing_is_cut_from(
     assert not list((own_roots / "results").rglob("*.json"))
 
 
-def test_a_plan_measures_nothing_unless_it_is_to(
-    physml: Physml, own_roots: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plan_measures_nothing_unless_it_is_to(physml: Physml, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("physml.queue.planning.start_worker", pytest.fail)
     code, out, _ = physml("run", "-m", *TINY, "seed=0,1", "--plan")
     assert code == 0 and "\n2 runs, 2 to do: 2 of unknown time (--plan --probe measures)" in out
 
 
-@pytest.mark.parametrize("name", ["PHYSML_RESULTS", "PHYSML_RUNS", "PHYSML_CACHE", "PHYSML_DATA"])
-def test_a_root_in_no_home_folder_is_refused(
-    physml: Physml, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    monkeypatch.setenv(name, "~nosuchuser/x")
+@pytest.mark.parametrize("root", ["RESULTS", "RUNS", "CACHE", "DATA"])
+def test_a_root_in_no_home_is_refused(root: str, physml: Physml, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"PHYSML_{root}", "~nosuchuser/x")
     refusal = "error: ~nosuchuser/x: there is no home folder for ~nosuchuser.\n"
     assert physml("run", *TINY) == (2, "", refusal)
 
@@ -340,7 +322,7 @@ def test_a_terminal_that_knows_ascii_alone_gets_ascii(monkeypatch: pytest.Monkey
     shown = []
     for encoding in ("ascii", "utf-8"):
         monkeypatch.setenv("PYTHONIOENCODING", encoding)
-        completed = process("list", "tables")
+        completed = run(*PROGRAM, "list", "tables")
         assert (completed.returncode, completed.stderr) == (0, "")
         shown.append(completed.stdout)
     assert shown[0].isascii() and not shown[1].isascii()
@@ -350,19 +332,14 @@ def test_a_terminal_that_knows_ascii_alone_gets_ascii(monkeypatch: pytest.Monkey
 GET = "To get one: physml data get NAME"
 
 
-def test_data_list_is_whole_in_a_pipe(
-    physml: Physml, own_roots: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_data_list_is_whole_in_a_pipe(physml: Physml, monkeypatch: pytest.MonkeyPatch) -> None:
     key = {"data_seed": 1234, "sizes": {"train": 2, "test": 1}}
     monkeypatch.delenv("PHYSML_DATA", raising=False)
     monkeypatch.setenv("COLUMNS", "110")
     Store.from_env().generated("fitzhugh_nagumo", key, 1, lambda: {"a": np.ones(3)})
     code, out, _ = physml("data", "list", "--long")
-    assert code == 0
-    kept = (
-        r" present \S+ KiB (\S+\.npz): generated, data_seed 1234, sizes test 1 train 2 at cache/generated/\1 "
-    )
-    assert re.search(kept, " ".join(out.split()))
+    kept = r" present \S+ KiB (\S+\.npz): generated, data_seed 1234, sizes test 1 train 2"
+    assert code == 0 and re.search(rf"{kept} at cache/generated/\1 ", " ".join(out.split()))
     for start in ("adding\n", "fitzhugh_nagumo\n", "lorenz96\n", "mnist, licence: CC BY-SA 3.0\n"):
         assert f"\n{start}" in out
     assert re.search(r"\n  absent +9\.5 MiB  MNIST/raw/train-images-idx3-ubyte\.gz: training images\n", out)
@@ -395,13 +372,14 @@ def test_results_that_cannot_be_written_are_said(
     (tmp_path / "a file").touch()
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "a file"))
     code, _, err = physml(*arguments, "--no-run")
-    assert code == 2
-    assert re.search(r"cannot be written: Not a directory\. .*set PHYSML_RESULTS to another folder", err)
+    says = r"cannot be written: Not a directory\. .*set PHYSML_RESULTS to another folder"
+    assert code == 2 and re.search(says, err)
 
 
-def test_a_figure_without_runs_is_no_picture(physml: Physml) -> None:
+def test_a_figure_and_a_status_without_runs_say_so(physml: Physml) -> None:
     code, out, _ = physml("figure", "lem-fig-2", "--no-run")
     assert code == 0 and "no picture is written" in out and "written: " not in out
+    assert re.search("no run was started here. .*physml status lem-4", physml("status")[1])
 
 
 @pytest.mark.parametrize(("command", "between"), [(ALL[0], r".*\n +"), (ALL[1], r".* ")])
@@ -418,9 +396,8 @@ def test_tables_are_listed_with_their_state(in_turn: Told, command: tuple[str, .
 @pytest.mark.parametrize("arguments", [("--help",), ("table", "lem-4", "--no-run")])
 def test_a_reader_that_has_seen_enough_is_no_error(arguments: tuple[str, ...]) -> None:
     command = f"{sys.executable} -u -m physml {' '.join(arguments)} | head -1; exit ${{PIPESTATUS[0]}}"
-    completed = run(["bash", "-c", command])
-    assert (completed.returncode, completed.stderr) == (0, "")
-    assert completed.stdout.count("\n") == 1
+    completed = run("bash", "-c", command)
+    assert (completed.returncode, completed.stderr, completed.stdout.count("\n")) == (0, "", 1)
 
 
 AT_A_STOP = AttributeError("half made")  # a signal within an import, where the clean-up of a library fails
@@ -451,9 +428,7 @@ def test_errors_become_one_line_and_a_code_and_a_bug_is_not_hidden(
         assert physml("diff", "a.json", "b.json") == end
 
 
-def test_a_run_that_fails_ends_with_one(
-    physml: Physml, own_roots: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_fails_ends_with_one(physml: Physml, own_roots: Path) -> None:
     (own_roots / "failing_rnn.py").write_text(
         "from torch import nn\n\n\nclass Failing(nn.Module):\n"
         "    def __init__(self, d_in: int, d_hidden: int):\n        super().__init__()\n"
@@ -467,8 +442,7 @@ def test_a_run_that_fails_ends_with_one(
 
 def test_a_smoke_table_ends_with_its_rows_and_failures() -> None:
     spec = load_table(find_table("lem-4"))
-    every = set(experiments_of(spec))
-    rows = len(spec.rows)
+    every, rows = set(experiments_of(spec)), len(spec.rows)
     assert table._smoke_end(spec, every) == f"ok: {rows} rows, 0 failed"
     lacking = table._smoke_end(spec, every - {"lem/fitzhugh_nagumo-lem"})
     assert lacking == f"{rows} rows, 1 without a finished run: LEM"

@@ -21,9 +21,8 @@ def completed(text: str, *words: str) -> set[str]:
     """What bash offers for the last word of a command line."""
     line = " ".join(f"'{word}'" for word in words)
     ask = f"COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _shtab_physml; echo ${{COMPREPLY[@]}}"
-    done = subprocess.run(
-        ["bash", "-c", f"{text}\n{ask}"], capture_output=True, text=True, check=True, timeout=60
-    )
+    command = ["bash", "-c", f"{text}\n{ask}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     return set(done.stdout.split())
 
 

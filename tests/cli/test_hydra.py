@@ -3,11 +3,11 @@
 import os
 import re
 import shlex
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from configs import write
 
 from physml.base.paths import ROOT
 from physml.config import hydra_words
@@ -39,10 +39,9 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
     """The files that the page names."""
-    (tmp_path / "conf2" / "model").mkdir(parents=True)
-    shutil.copy(ROOT / "conf" / "model" / "lem.yaml", tmp_path / "conf2" / "model" / "mine.yaml")
+    write(tmp_path / "conf2" / "model" / "mine.yaml", (ROOT / "conf" / "model" / "lem.yaml").read_text())
     study = "task: adding\nprovenance: {kind: own, source: me}\nrows: {lem: {model: lem}}\n"
-    (tmp_path / "mine.yaml").write_text(study)
+    write(tmp_path / "mine.yaml", study)
     (tmp_path / "my_net.py").write_text(
         "from torch import nn\n\nclass MyNet(nn.Module):\n"
         "    def __init__(self, layer: nn.Module, d_out: int):\n"
@@ -63,8 +62,7 @@ def test_a_command_of_the_page_composes(
         words.append("plugins=[my_net.py]")
     code, out, err = physml(*words, *([] if "--cfg" in words else ["--cfg"]))
     assert (code, err) == (0, "") or "runs code of" in err, err
-    assert out.startswith("# identity ")
-    assert "PHYSML_CONF" not in os.environ
+    assert out.startswith("# identity ") and "PHYSML_CONF" not in os.environ
 
 
 def test_every_word_that_is_refused_is_on_the_page() -> None:
@@ -88,13 +86,11 @@ def test_a_word_without_a_meaning_names_the_way(physml: Physml, words: str) -> N
 def test_settings_without_a_command_are_repeated_with_one(physml: Physml) -> None:
     for words in (("model=lem", "task=adding"), ("-m", "seed=0,1", *TINY), ("--cfg", "job", *TINY)):
         code, _, err = physml(*words)
-        assert code == 2
-        assert f"Did you mean: physml run {' '.join(words)}" in err
+        assert code == 2 and f"Did you mean: physml run {' '.join(words)}" in err
 
 
 def test_cfg_shows_the_same_in_every_form(physml: Physml) -> None:
-    plain = physml("run", *TINY, "--cfg")
-    assert plain[0] == 0
+    assert (plain := physml("run", *TINY, "--cfg"))[0] == 0
     for form in (("--cfg", "job"), ("--cfg=job",), ("-c", "job"), ("--cfg", "job", "--resolve")):
         assert physml("run", *form, *TINY) == plain
     assert "no config of Hydra's own" in physml("run", *TINY, "--cfg", "hydra")[2]

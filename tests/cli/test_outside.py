@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import run_child
 import run_harness
+from configs import write
 
 from physml.base.paths import ROOT
 from physml.cli import main
@@ -32,11 +33,8 @@ Physml = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "elsewhere"
-    folder.mkdir()
-    (folder / "my_rnn.py").write_text(MY_RNN)
-    (folder / "mine.yaml").write_text(MINE)
-    return folder
+    write(tmp_path / "elsewhere" / "my_rnn.py", MY_RNN)
+    return write(tmp_path / "elsewhere" / "mine.yaml", MINE).parent
 
 
 @pytest.fixture
@@ -76,7 +74,7 @@ def test_a_plugin_is_run_and_becomes_a_row_and_an_edit_makes_another_setting(
     runs = inside / "runs"
     target = ("plugins=[my_rnn.py]", "model._target_=my_rnn.MyRNN", "task=fitzhugh_nagumo", "profile=smoke")
     command = [sys.executable, "-m", "physml", "run", *target, "model.d_hidden=3", "+model.leak=0.2"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     completed = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert completed.returncode == 0, completed.stderr
     (record,) = records(runs / "adhoc" / "fitzhugh_nagumo-myrnn")
@@ -143,10 +141,8 @@ panels:
 @pytest.fixture
 def papers(folder: Path) -> Path:
     """A study, a table and a figure of one's own."""
-    (folder / "studies").mkdir()
-    (folder / "studies" / "fitzhugh_nagumo.yaml").write_text(STUDY)
-    (folder / "mytable.yaml").write_text(OWN_TABLE)
-    (folder / "myfig.yaml").write_text(OWN_FIGURE)
+    for name, text in {"studies/fitzhugh_nagumo": STUDY, "mytable": OWN_TABLE, "myfig": OWN_FIGURE}.items():
+        write(folder / f"{name}.yaml", text)
     return folder
 
 
@@ -186,9 +182,7 @@ def test_lists_name_the_folder_of_ones_own_configs(
         "study/my/fitzhugh_nagumo": STUDY,
         "model/leaking": "plugins: [../../my_rnn.py]\n_target_: my_rnn.MyRNN\nd_hidden: 4\n",
     }.items():
-        path = papers / "conf" / f"{name}.yaml"
-        path.parent.mkdir(parents=True)
-        path.write_text(text)
+        write(papers / "conf" / f"{name}.yaml", text)
     monkeypatch.setenv("PHYSML_CONF", "conf")
     monkeypatch.chdir(papers)
     named = {"tables": "mine-1", "experiments": "my/fitzhugh_nagumo-mine", "models": "leaking"}
@@ -237,13 +231,11 @@ def test_a_look_runs_no_plugin(
     )
     study = MINE.replace("rows:", f"{search}rows:").replace("    set:", "    search: rate\n    set:")
     (folder / "mine.yaml").write_text(study)
-    model = folder / "conf" / "model" / "kept.yaml"
-    model.parent.mkdir(parents=True)
-    model.write_text("_target_: my_rnn.MyRNN\nplugins: [../../my_rnn.py]\nd_hidden: 3\n")
+    kept = "_target_: my_rnn.MyRNN\nplugins: [../../my_rnn.py]\nd_hidden: 3\n"
+    write(folder / "conf" / "model" / "kept.yaml", kept)
     monkeypatch.setenv("PHYSML_CONF", str(folder / "conf"))
     code, said = physml(*look.split())
-    assert not (folder / "was_run").exists(), said
-    assert code in (0, 1) and "runs code of" not in said, said
+    assert not (folder / "was_run").exists() and code in (0, 1) and "runs code of" not in said, said
 
 
 @pytest.mark.parametrize(
@@ -304,13 +296,11 @@ def test_rows_that_cannot_be_made_leave_the_others_alone(
 
 
 def test_a_damaged_record_is_told_in_its_row(inside: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = inside / "runs" / "lem" / "fitzhugh_nagumo-lem" / "0a1b2c3d-split0-seed0.json"
-    path.parent.mkdir(parents=True)
-    path.write_text('{"schema": 1, ')
+    write(inside / "runs" / "lem" / "fitzhugh_nagumo-lem" / "0a1b2c3d-split0-seed0.json", '{"schema": 1, ')
     assert main.main(["table", "lem-9", "--smoke", "--no-run", "--long"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert re.search(r"blocked \((\w)\).* \(\1\) \S*0a1b2c3d-split0-seed0\.json is damaged", out)
-    assert "LSTM" in out
+    says = r"blocked \((\w)\).* \(\1\) \S*0a1b2c3d-split0-seed0\.json is damaged"
+    assert re.search(says, out) and "LSTM" in out
 
 
 ONE_ROW = """title: One row
@@ -325,11 +315,8 @@ rows: [{label: LEM, experiment: lem/adding-250-lem-dt_root}]
 def test_a_damaged_record_is_the_reason_of_exit_code_2(
     before: tuple[str, ...], inside: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = spec_of(compose(["experiment=lem/adding-250-lem-dt_root"])).record_path
-    path.parent.mkdir(parents=True)
-    path.write_text('{"schema": 1, ')
-    (tmp_path / "one.yaml").write_text(ONE_ROW)
-    assert main.main([*before, "table", str(tmp_path / "one.yaml")]) == 2
+    path = write(spec_of(compose(["experiment=lem/adding-250-lem-dt_root"])).record_path, '{"schema": 1, ')
+    assert main.main([*before, "table", str(write(tmp_path / "one.yaml", ONE_ROW))]) == 2
     errors = capsys.readouterr().err
     assert re.search(rf"^error: lem/adding-250-\S+ cannot be run: \S*{path.name} is damaged", errors, re.M)
 
@@ -345,6 +332,5 @@ def test_the_plan_of_a_table_tells_which_rows_cannot_be_made(
     monkeypatch.setattr(requested_runs, "compose", spoilt)
     assert main.main(["table", "lem-9", "--smoke", "--plan"]) == 2
     out, errors = capsys.readouterr()
-    assert "0 runs, 0 to do" in out
-    n_refused = errors.count("cannot be run: optim.weigth_decay: Adam has no such argument. Did you mean")
-    assert n_refused == len(EXPERIMENTS)
+    refusal = "cannot be run: optim.weigth_decay: Adam has no such argument. Did you mean"
+    assert "0 runs, 0 to do" in out and errors.count(refusal) == len(EXPERIMENTS)

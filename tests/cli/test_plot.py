@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from configs import write
 
 from physml.base.paths import work_root
 from physml.cli import plot
@@ -54,9 +55,7 @@ def test_wrong_words_are_one_line(physml: Physml, words: tuple[str, ...], says: 
 
 
 def test_a_row_of_ones_own_study_is_found_by_its_path(own_roots: Path) -> None:
-    folder = own_roots / "results" / "runs" / "adhoc" / "study-mine"
-    folder.mkdir(parents=True)
-    (folder / "a-split0-seed0.json").write_text("{}")
+    write(own_roots / "results" / "runs" / "adhoc" / "study-mine" / "a-split0-seed0.json", "{}")
     assert plot._folders("./study.yaml:mine") == ["adhoc/study-mine"]
 
 

@@ -13,11 +13,8 @@ from physml.run.record import count_parameters
 PARAMETERS, WITHIN = 5000, 0.05
 # Dimensions and classes of UEA sets, which are else known from their files.
 SIZES = {"japanese_vowels": (12, 9), "osu_leaf": (1, 6)}
-EXPERIMENTS = [
-    name
-    for table in ("own-sequence", "own-images")
-    for name in experiments_of(load_table(CONF / "table" / f"{table}.yaml"))
-]
+TABLES = [load_table(CONF / "table" / f"{name}.yaml") for name in ("own-sequence", "own-images")]
+EXPERIMENTS = [name for table in TABLES for name in experiments_of(table)]
 
 
 @each("name", variants([name for name in EXPERIMENTS if name.startswith("sequence/recall-")], EXPERIMENTS))

@@ -40,12 +40,9 @@ NEAR = 1e-5  # a relative difference that is none
 GOLDEN = Path(__file__).parents[1] / "golden"
 REWRITE = "If the change is meant: python tests/conf/test_golden.py"
 TINY = (
-    "profile=smoke",
-    "trainer.epochs=3",
-    "trainer.max_steps=9",
-    "trainer.eval_every=1",
-    "runtime.device=cpu",
-    "runtime.backend=torch",  # the same on machines with and without a C compiler
+    *("profile=smoke", "trainer.epochs=3", "trainer.max_steps=9", "trainer.eval_every=1"),
+    # the same on machines with and without a C compiler
+    *("runtime.device=cpu", "runtime.backend=torch"),
 )
 
 
@@ -110,13 +107,8 @@ def first_losses(overrides: tuple[str, ...]) -> list[float]:
     torch.set_num_threads(config["runtime"]["threads"])
     rows: list[dict[str, Any]] = []
     with backend.running(config["runtime"]["backend"]), flush_denormals():
-        trainer = Trainer(
-            *(config, parts, task, "cpu"),
-            report=Mock(),
-            save=lambda _: None,
-            stop=Interrupt(),
-            on_row=rows.append,
-        )
+        ends: Any = {"report": Mock(), "save": lambda _: None, "stop": Interrupt(), "on_row": rows.append}
+        trainer = Trainer(config, parts, task, "cpu", **ends)
         trainer.check_data()
         trainer.fit()
     return [row["train/loss"] for row in rows]

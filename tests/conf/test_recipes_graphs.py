@@ -14,30 +14,24 @@ from physml.config.build import build_net, parts_of
 from physml.config.compose import compose
 from physml.run.record import count_parameters
 
+UNIVERSITIES = ("texas", "wisconsin", "cornell")
 # Recipes whose settings the official code ships -> experiment, features and outputs of its network there.
 # On synthetic Cora the code has 7 outputs for 5 classes.
 SHIPPED: dict[str, tuple[str, int, int]] = {
-    "graphcon-gcn-texas": ("graphcon/texas-graphcon_gcn", 1703, 5),
-    "graphcon-gcn-wisconsin": ("graphcon/wisconsin-graphcon_gcn", 1703, 5),
-    "graphcon-gcn-cornell": ("graphcon/cornell-graphcon_gcn", 1703, 5),
+    **{f"graphcon-gcn-{graph}": (f"graphcon/{graph}-graphcon_gcn", 1703, 5) for graph in UNIVERSITIES},
     "g2-sage-wisconsin": ("g2/wisconsin-g2_sage", 1703, 5),
     "g2-gcn-squirrel-regression": ("g2/squirrel_regression-g2_gcn", 3148, 1),
     "g2-gcn-synthetic-cora": ("g2/syn_cora-g2_gcn", 1433, 7),
 }
-ATTENTION = {
-    "graphcon-tran-cora": "graphcon/cora-graphcon_tran",
-    "graphcon-tran-citeseer": "graphcon/citeseer-graphcon_tran",
-    "graphcon-tran-pubmed": "graphcon/pubmed-graphcon_tran",
-}
+CITATIONS = ("cora", "citeseer", "pubmed")
+ATTENTION = {f"graphcon-tran-{graph}": f"graphcon/{graph}-graphcon_tran" for graph in CITATIONS}
+REGRESSION = {"gcnii": "gcnii", "pairnorm": "gcn-pair_norm", "gcn": "gcn", "gat": "gat"}
+REGRESSION |= {"g2-gcn": "g2_gcn", "g2-gat": "g2_gat"}
 # Recipes of which the paper prints a part, or nothing but the ranges of a search -> experiment.
 PARTLY = {
-    **{
-        f"graphcon-gat-{graph}": f"graphcon/{graph}-graphcon_gat"
-        for graph in ("texas", "wisconsin", "cornell", "cora", "citeseer", "pubmed")
-    },
-    **{f"graphcon-gcn-{graph}": f"graphcon/{graph}-graphcon_gcn" for graph in ("cora", "citeseer", "pubmed")},
-    "graphcon-ppi-gat": "graphcon/ppi-graphcon_gat",
-    "graphcon-ppi-gcn": "graphcon/ppi-graphcon_gcn",
+    **{f"graphcon-gat-{graph}": f"graphcon/{graph}-graphcon_gat" for graph in (*UNIVERSITIES, *CITATIONS)},
+    **{f"graphcon-gcn-{graph}": f"graphcon/{graph}-graphcon_gcn" for graph in CITATIONS},
+    **{f"graphcon-ppi-{model}": f"graphcon/ppi-graphcon_{model}" for model in ("gat", "gcn")},
     **{
         f"g2-{printed}-{graph}": f"g2/{graph}-g2_{ours}"
         for graph in ("texas", "wisconsin", "film", "squirrel", "chameleon", "cornell")
@@ -47,19 +41,10 @@ PARTLY = {
     **{
         f"regression-{printed}-{graph}": f"g2/{graph}_regression-{ours}"
         for graph in ("chameleon", "squirrel")
-        for printed, ours in {
-            "gcnii": "gcnii",
-            "pairnorm": "gcn-pair_norm",
-            "gcn": "gcn",
-            "gat": "gat",
-            "g2-gcn": "g2_gcn",
-            "g2-gat": "g2_gat",
-        }.items()
+        for printed, ours in REGRESSION.items()
         if (printed, graph) != ("g2-gcn", "squirrel")
     },
-    "g2-sage-snap-patents": "g2/snap_patents-g2_sage",
-    "g2-sage-arxiv-year": "g2/arxiv_year-g2_sage",
-    "g2-sage-genius": "g2/genius-g2_sage",
+    **{f"g2-sage-{g}": f"g2/{g.replace('-', '_')}-g2_sage" for g in ("snap-patents", "arxiv-year", "genius")},
 }
 SIMULATED = {"graphcon-dirichlet": "graphcon-fig-2", "g2-dirichlet": "g2-fig-2"}
 # Recipes on many graphs -> experiment, and whether its dropout is the one that the code runs with.
@@ -178,11 +163,8 @@ def test_attention_on_citations_is_as_the_code_runs_it(recipe: str) -> None:
     if "pubmed" not in recipe:  # and tested later by an experiment beside it
         late = config_of(ATTENTION[recipe] + "-late")["model"]
         assert late["T_test"] == pytest.approx(3 * late["T"]) and late["T"] == model["T"]
-    assert ours == {
-        key: pytest.approx(value, rel=1e-3) if isinstance(value, float) else value
-        for key, value in printed.items()
-        if key not in fixed
-    }
+    near = {key: pytest.approx(value, rel=1e-3) for key, value in printed.items() if isinstance(value, float)}
+    assert ours == {key: value for key, value in (printed | near).items() if key not in fixed}
     assert attention["normalize"] == ("receiver" if "pubmed" in recipe else "sender")
     assert (net["encoder_activation"], net["decoder_activation"]) == ("identity", "relu")
     assert net["decoder"] == "linear"
@@ -208,7 +190,7 @@ def test_the_printed_part_of_a_recipe_is_kept_and_the_rest_is_nobodys_but_ours(
         assert config["task"]["protocol"] == "official"
 
 
-@pytest.mark.parametrize("graph", ["texas", "wisconsin", "cornell"])
+@pytest.mark.parametrize("graph", UNIVERSITIES)
 def test_attention_on_pages_of_universities_has_the_form_of_the_code(graph: str) -> None:
     """X and Y are dropped at the start and after every step, and nothing else is but the features."""
     config = config_of(f"graphcon/{graph}-graphcon_gat")

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from configs import put, run_config, write
 
 from physml.base.errors import ConfigError, InputError
 from physml.cli import main
@@ -15,48 +16,17 @@ from physml.config.schema import checked
 from physml.report.figure.simulated import function_of
 from physml.report.figure.spec import load_figure
 from physml.report.table.settings import load_settings
-from physml.report.table.spec import load_table
+from physml.report.table.spec import Column, load_table
 
 STARTER = "physml.queue.processes.ForkServer"  # starts a process when it is built
 NODE = {"_target_": STARTER, "targets": [], "environment": {}}
 
 
-def run_config(*overrides: str) -> dict[str, Any]:
-    return compose(["model=lem", "task=adding", "profile=smoke", *overrides]).config
-
-
-def put(config: dict[str, Any], where: str, value: Any) -> dict[str, Any]:
-    *parents, last = where.split(".")
-    node = config
-    for parent in parents:
-        node = node[parent]
-    node[last] = value
-    return config
-
-
 PLACES = [
-    "model",
-    "net",
-    "task",
-    "optim",
-    "arrays",
-    "provenance",
-    "model.clip",
-    "model.d_hidden",
-    "model.dt",
-    "net.dropout",
-    "net.encoder",
-    "task.length",
-    "optim.lr",
-    "optim.lr_factors",
-    "optim.betas",
-    "trainer.epochs",
-    "trainer.select",
-    "trainer.select.metric",
-    "trainer.stop",
-    "trainer.schedule",
-    "runtime.threads",
-    "tracker.tags",
+    *("model", "net", "task", "optim", "arrays", "provenance", "model.clip", "model.d_hidden", "model.dt"),
+    *("net.dropout", "net.encoder", "task.length", "optim.lr", "optim.lr_factors", "optim.betas"),
+    *("trainer.epochs", "trainer.select", "trainer.select.metric", "trainer.stop", "trainer.schedule"),
+    *("runtime.threads", "tracker.tags"),
 ]
 
 
@@ -69,22 +39,12 @@ def test_a_class_that_starts_processes_is_refused_wherever_it_stands(where: str,
 
 
 OTHER_ENDS = [
-    "physml.search.spec.SearchSpec",
-    "physml.config.build.Node",
-    "physml.task.sequences.Sequences",
-    "physml.models.sequence.rnn.Callable",
-    "physml.models./tmp/x.X",
-    "tasks./tmp/x.X",
-    "tasks.ptb.Generator",
-    "torch.nn.DataParallel",
-    "torch.nn.parallel.DistributedDataParallel",
-    "torch.nn.utils.rnn.PackedSequence",
-    "torch.optim.swa_utils.AveragedModel",
-    "torch_geometric.nn.Sequential",
-    "torch_geometric.nn.DataParallel",
-    "torch_geometric.nn.models.GPSE",
-    "torch_geometric.nn.SchNet",
-    "torch_geometric.nn.model_hub.PyGModelHubMixin",
+    *("physml.search.spec.SearchSpec", "physml.config.build.Node", "physml.task.sequences.Sequences"),
+    *("physml.models.sequence.rnn.Callable", "physml.models./tmp/x.X", "tasks./tmp/x.X"),
+    *("tasks.ptb.Generator", "torch.nn.DataParallel", "torch.nn.parallel.DistributedDataParallel"),
+    *("torch.nn.utils.rnn.PackedSequence", "torch.optim.swa_utils.AveragedModel"),
+    *("torch_geometric.nn.Sequential", "torch_geometric.nn.DataParallel", "torch_geometric.nn.models.GPSE"),
+    *("torch_geometric.nn.SchNet", "torch_geometric.nn.model_hub.PyGModelHubMixin"),
 ]
 
 
@@ -92,6 +52,9 @@ OTHER_ENDS = [
 def test_classes_for_other_ends_are_refused_in_packages_that_are_allowed(target: str) -> None:
     with pytest.raises(ConfigError, match=r"not allowed|not a module name|has no class|must be a class"):
         check({"_target_": target}, "model")
+
+
+RELU = {"_target_": "torch.nn.ReLU"}
 
 
 @pytest.mark.parametrize(
@@ -110,22 +73,20 @@ def test_classes_for_other_ends_are_refused_in_packages_that_are_allowed(target:
 )
 def test_an_allowed_class_is_refused_where_a_plain_value_is_annotated(where: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        checked(put(run_config(), where, {"_target_": "torch.nn.ReLU"}))
+        checked(put(run_config(), where, RELU))
 
 
 def test_an_allowed_class_is_refused_inside_a_list_of_numbers() -> None:
     with pytest.raises(ConfigError, match=r"model\.clip\[1\] must be a number"):
-        checked(put(run_config(), "model.clip", [0.0, {"_target_": "torch.nn.ReLU"}]))
+        checked(put(run_config(), "model.clip", [0.0, RELU]))
 
 
 def test_an_argument_without_a_class_takes_modules_alone(tmp_path: Path) -> None:
-    plugin = tmp_path / "open_part.py"
-    plugin.write_text(
-        "class Open:\n    def __init__(self, part, parts: list = []):\n        self.part = part\n"
-    )
+    text = "class Open:\n    def __init__(self, part, parts: list = []):\n        self.part = part\n"
+    plugin = write(tmp_path / "open_part.py", text)
     node = {"_target_": "open_part.Open"}
     rule = {"_target_": "physml.training.selection.Last"}
-    check(node | {"part": {"_target_": "torch.nn.ReLU"}}, "x", [str(plugin)])
+    check(node | {"part": RELU}, "x", [str(plugin)])
     check(node | {"part": node | {"part": 1}}, "x", [str(plugin)])
     for bad in (rule, [rule], {"a": [rule]}):
         with pytest.raises(ConfigError, match=r"x\.part.*: Last does not belong here"):
@@ -137,7 +98,7 @@ def test_an_argument_without_a_class_takes_modules_alone(tmp_path: Path) -> None
 def test_a_part_must_be_of_the_class_that_is_annotated() -> None:
     node = {"_target_": "physml.models.graph.graphcon.CitationGraphCON", "T": 1.0}
     with pytest.raises(ConfigError, match=r"model\.attention must be TransformerAttention; got .*ReLU"):
-        check(node | {"attention": {"_target_": "torch.nn.ReLU"}}, "model")
+        check(node | {"attention": RELU}, "model")
 
 
 # ---------------------------------------------------------------------------- by the command line
@@ -150,8 +111,7 @@ def test_no_process_is_started_by_a_config_that_is_only_looked_at(
 ) -> None:
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
     node = f"{{_target_: {STARTER}, targets: [], environment: {{BROWSER: 'touch {tmp_path}/ran'}}}}"
-    arguments = ["run", "model=lem", "task=adding", "profile=smoke", f"{where}={node}", flag]
-    assert main.main(arguments) == 2
+    assert main.main(["run", "model=lem", "task=adding", "profile=smoke", f"{where}={node}", flag]) == 2
     assert "ForkServer is not allowed" in capsys.readouterr().err
     assert not (tmp_path / "ran").exists()
 
@@ -160,11 +120,9 @@ def test_a_row_of_a_table_starts_no_process(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
-    file = tmp_path / "mine.yaml"
-    file.write_text(
-        "task: fitzhugh_nagumo\nprovenance: {kind: own, source: x}\nrows:\n  mine:\n    model: lem\n"
-        f"    set: {{model: {{d_hidden: {{_target_: {STARTER}, targets: [], environment: {{}}}}}}}}\n"
-    )
+    rows = {"mine": {"model": "lem", "set": {"model": {"d_hidden": NODE}}}}
+    study = {"task": "fitzhugh_nagumo", "provenance": {"kind": "own", "source": "x"}, "rows": rows}
+    file = write(tmp_path / "mine.yaml", study)
     row = f"label=Mine,experiment={file}:mine"
     assert main.main(["table", "lem-4", "--seeds", "0", "--row", row, "--plan"]) == 2
     shown = capsys.readouterr()
@@ -202,10 +160,9 @@ def test_a_range_is_found_where_the_width_of_the_data_is_not_known_yet() -> None
 
 def test_a_width_that_only_the_data_tell_is_left_to_the_run() -> None:
     """Texas has 1703 features; a coupling made for them fits a network without an encoder."""
-    coupling = (
-        "{_target_: physml.models.graph.graph_layers.GraphConvolution, d_in: 1703, d_out: 1703, bias: true}"
-    )
-    net = ["net.hidden=null", "net.encoder_activation=identity", f"model.coupling={coupling}"]
+    target = "physml.models.graph.graph_layers.GraphConvolution"
+    coupling = f"model.coupling={{_target_: {target}, d_in: 1703, d_out: 1703, bias: true}}"
+    net = ["net.hidden=null", "net.encoder_activation=identity", coupling]
     checked(compose(["model=graphcon_gcn", "task=texas", *net]).config)
 
 
@@ -215,8 +172,7 @@ def test_a_width_that_only_the_data_tell_is_left_to_the_run() -> None:
 @pytest.mark.parametrize("read", [load_table, load_figure, load_settings])
 def test_an_id_in_a_file_is_refused(read: Any, tmp_path: Path) -> None:
     kind = {load_settings: "settings", load_figure: "curves"}.get(read, "runs")
-    path = tmp_path / "lem-4.yaml"
-    path.write_text(f"id: ../../x\nkind: {kind}\ntitle: T\n")
+    path = write(tmp_path / "lem-4.yaml", f"id: ../../x\nkind: {kind}\ntitle: T\n")
     with pytest.raises(ConfigError, match=r"lem-4\.yaml: id must not be a key: it is lem-4"):
         read(path)
 
@@ -232,21 +188,14 @@ def test_a_figure_runs_no_file_from_elsewhere(name: str, tmp_path: Path) -> None
 
 
 def test_a_file_that_is_wrong_is_named_once(tmp_path: Path) -> None:
-    from physml.report.table.spec import Column
-
-    path = tmp_path / "c.yaml"
-    path.write_text("key: a\nmetric: x\nbetter: lower\nprotocol: clean\n")
+    path = write(tmp_path / "c.yaml", "key: a\nmetric: x\nbetter: lower\nprotocol: clean\n")
     with pytest.raises(ConfigError, match=r"^c\.yaml: metric must look like test/rmse; got 'x'\.$"):
         load(Column, path)
 
 
 SECRETS = [
-    "${oc.env:PHYSML_SECRET}",
-    "a ${oc.env:PHYSML_SECRET} b",
-    "${oc.decode:${oc.env:PHYSML_SECRET}}",
-    "${${net.hidden}}",
-    "${nothing:1}",
-    "${net.hidden",
+    *("${oc.env:PHYSML_SECRET}", "a ${oc.env:PHYSML_SECRET} b", "${oc.decode:${oc.env:PHYSML_SECRET}}"),
+    *("${${net.hidden}}", "${nothing:1}", "${net.hidden"),
 ]
 
 
@@ -265,5 +214,5 @@ def test_a_config_reads_no_variables(text: str, tmp_path: Path, monkeypatch: pyt
         run_config(f"model.d_hidden='{text}'")
 
 
-def test_a_config_may_name_another_key(tmp_path: Path) -> None:
+def test_a_config_may_name_another_key() -> None:
     assert run_config("model.d_hidden=${seed}", "seed=7")["model"]["d_hidden"] == 7

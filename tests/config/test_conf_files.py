@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from configs import write
 
 from physml.base.errors import ConfigError
 from physml.config import conf_files, studies
@@ -22,25 +22,15 @@ from physml.run.trackers.upload import tables_of_experiments
 
 FOUND = "{trial: 0, search: results/search/x.json, set: {}, drawn: 1, trials: 1, seeds: 1}"
 PLUGIN = "from physml.models.sequence.lem import LEM\n\n\nclass Mine(LEM):\n    version = 1\n"
+MINE = {"_target_": "my_rnn.Mine"}
+SEARCH = {"metric": "mse", "better": "lower", "trials": 2, "seed": 1000}
 STUDY: dict[str, Any] = {
     "task": "adding",
     "provenance": {"kind": "own", "source": "my paper"},
     "plugins": ["../my_rnn.py"],
-    "searches": {
-        "rate": {
-            "metric": "mse",
-            "better": "lower",
-            "trials": 2,
-            "seed": 1000,
-            "space": {"optim.lr": [0.1, 0.2]},
-        }
-    },
+    "searches": {"rate": SEARCH | {"space": {"optim.lr": [0.1, 0.2]}}},
     "rows": {
-        "mine": {
-            "model": "own",
-            "set": {"model": {"_target_": "my_rnn.Mine", "dt": 0.5, "backend": "auto"}},
-            "search": "rate",
-        },
+        "mine": {"model": "own", "set": {"model": MINE | {"dt": 0.5, "backend": "auto"}}, "search": "rate"},
         "slow": {"base": "mine", "set": {"model": {"dt": 0.1}}},
         "lem": {"base": "lem/adding-2000-lem"},
     },
@@ -56,27 +46,11 @@ TABLE: dict[str, Any] = {
         {"label": "LEM", "experiment": "lem/adding-2000-lem"},
     ],
 }
+SERIES = {"label": "a", "points": [{"x": 1.0, "experiment": "../adding.yaml:mine"}]}
 FIGURE: dict[str, Any] = {
-    "title": "My figure",
-    "source": "my paper",
-    "kind": "points",
-    "x_label": "dt",
-    "y_label": "mse",
-    "metric": "test/mse",
-    "seeds": [0],
-    "panels": [
-        {
-            "title": "one",
-            "series": [{"label": "a", "points": [{"x": 1.0, "experiment": "../adding.yaml:mine"}]}],
-        }
-    ],
+    **{"title": "My figure", "source": "my paper", "kind": "points", "x_label": "dt", "y_label": "mse"},
+    **{"metric": "test/mse", "seeds": [0], "panels": [{"title": "first", "series": [SERIES]}]},
 }
-
-
-def write(path: Path, content: Any) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False))
-    return path
 
 
 @pytest.fixture
@@ -124,10 +98,7 @@ def test_an_identity_is_the_same_wherever_its_files_lie(
 
 
 def test_a_folder_of_ones_own_has_models_that_bring_their_plugin(folder: Path, own: Path) -> None:
-    write(
-        own / "model" / "mine.yaml",
-        {"plugins": ["../../my_rnn.py"], "_target_": "my_rnn.Mine", "d_hidden": 4},
-    )
+    write(own / "model" / "mine.yaml", MINE | {"plugins": ["../../my_rnn.py"], "d_hidden": 4})
     assert "mine" in names("model") and "lem" in names("model") and "my/adding-mine" in names("experiment")
     config, _ = checked(compose(["model=mine", "task=adding"]).config)
     assert config["plugins"] == [str(folder / "my_rnn.py")] and "plugins" not in config["model"]
@@ -135,15 +106,11 @@ def test_a_folder_of_ones_own_has_models_that_bring_their_plugin(folder: Path, o
 
 
 def test_a_table_and_a_figure_name_experiments_from_their_folder(folder: Path) -> None:
-    spec = load_table(find_table(str(write(folder / "files" / "deep" / "mytable.yaml", TABLE))))
-    deep = folder / "files" / "deep"
-    mine = f"{folder}/files/adding.yaml:mine"
-    assert spec.id == "mytable" and experiments_of(spec) == [
-        mine,
-        f"{deep}/mine.yaml:row",
-        "lem/adding-2000-lem",
-    ]
-    write(folder / "files" / "deep" / "myfig.yaml", FIGURE)
+    deep, mine = folder / "files" / "deep", f"{folder}/files/adding.yaml:mine"
+    spec = load_table(find_table(str(write(deep / "mytable.yaml", TABLE))))
+    assert spec.id == "mytable"
+    assert experiments_of(spec) == [mine, f"{deep}/mine.yaml:row", "lem/adding-2000-lem"]
+    write(deep / "myfig.yaml", FIGURE)
     assert load_figure(find_figure("files/deep/myfig.yaml")).runs == [(mine, 0, 0)]
     ranks = {key: v for key, v in FIGURE.items() if key not in ("panels", "metric")}
     write(deep / "ranks.yaml", ranks | {"kind": "ranks", "table": "./mytable.yaml"})

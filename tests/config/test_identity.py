@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from configs import write
 
 from physml.base.errors import ConfigError, RunFailed
 from physml.config import class_source
@@ -45,8 +46,7 @@ def changed(**sections: dict[str, Any]) -> str:
 
 
 def test_an_identity_is_eight_hex_digits() -> None:
-    assert len(KEY) == 8
-    assert int(KEY, 16) >= 0
+    assert len(KEY) == 8 and int(KEY, 16) >= 0
 
 
 @pytest.mark.parametrize("step", [1, 1.0])
@@ -56,78 +56,46 @@ def test_whole_numbers_are_equal_to_their_floats(step: float) -> None:
     assert identity(config_of("model.dt=1")) == KEY
 
 
-def test_true_is_not_one() -> None:
-    assert changed(model={"biases": True}) != KEY
-
-
 def turned(node: Any) -> Any:
     if isinstance(node, dict):
         return {key: turned(value) for key, value in reversed(node.items())}
     return node
 
 
-def test_the_order_of_keys_does_not_matter() -> None:
-    assert identity(turned(BASE)) == KEY
-
-
-def test_lists_and_tuples_are_alike_and_their_order_matters() -> None:
+def test_the_order_of_keys_does_not_matter_that_of_lists_does_and_true_is_not_one() -> None:
+    """Lists and tuples are alike."""
+    assert identity(turned(BASE)) == KEY != changed(model={"biases": True})
     assert changed(optim={"betas": (0.9, 0.999)}) == KEY
     assert changed(optim={"betas": [0.999, 0.9]}) != KEY
 
 
-@pytest.mark.parametrize(
-    ("section", "key"), [("trainer", "new"), ("optim", "new"), ("net", "new"), ("task", "new")]
-)
-def test_a_new_option_that_is_null_keeps_old_identities(section: str, key: str) -> None:
-    assert changed(**{section: {key: None}}) == KEY
-    assert changed(**{section: {key: 1}}) != KEY
+@pytest.mark.parametrize("section", ["trainer", "optim", "net", "task"])
+def test_a_new_option_that_is_null_keeps_old_identities(section: str) -> None:
+    assert changed(**{section: {"new": None}}) == KEY != changed(**{section: {"new": 1}})
 
 
 STILL = [
-    "seed=7",
-    "split=3",
-    "runtime.device=cpu",
-    "runtime.threads=2",
-    "runtime.backend=native",
-    "runtime.deterministic=true",
-    "runtime.checkpoint_every_s=1",
-    "runtime.save_model=true",
-    "tracker=none",
-    "tracker.project=other",
-    "model.backend=reference",
-    "model.backend=native",
-    "n_parameters_printed=1k",
-    "arrays={_target_:physml.training.collectors.TimeScales,n:3}",
+    *("seed=7", "split=3", "runtime.device=cpu", "runtime.threads=2", "runtime.backend=native"),
+    *("runtime.deterministic=true", "runtime.checkpoint_every_s=1", "runtime.save_model=true"),
+    *("tracker=none", "tracker.project=other", "model.backend=reference", "model.backend=native"),
+    *("n_parameters_printed=1k", "arrays={_target_:physml.training.collectors.TimeScales,n:3}"),
+    "short=half the steps",
 ]
 
 
-@pytest.mark.parametrize("override", [*STILL, "short=half the steps"])
+@pytest.mark.parametrize("override", STILL)
 def test_what_cannot_move_a_number_is_not_in_the_identity(override: str) -> None:
     assert identity(config_of(override)) == KEY
 
 
 MOVING = [
-    "model=cornn",
-    "model.d_hidden=17",
-    "model.dt=0.999",
-    "model.multiscale=false",
-    "model.chrono=10",
-    "net.n_layers=2",
-    "net.readout_init=kaiming_normal",
-    "task.length=501",
-    "task.protocol=official",
-    "trainer.epochs=101",
-    "trainer.batch_size=33",
-    "trainer.clip_norm=1",
-    "trainer.select._target_=physml.training.selection.Last",
-    "optim=adamw",
-    "optim.lr=1.0001e-3",
+    *("model=cornn", "model.d_hidden=17", "model.dt=0.999", "model.multiscale=false", "model.chrono=10"),
+    *("net.n_layers=2", "net.readout_init=kaiming_normal", "task.length=501", "task.protocol=official"),
+    *("trainer.epochs=101", "trainer.batch_size=33", "trainer.clip_norm=1"),
+    *("trainer.select._target_=physml.training.selection.Last", "optim=adamw", "optim.lr=1.0001e-3"),
     "+trainer.schedule={_target_:torch.optim.lr_scheduler.StepLR,step_size:3,gamma:0.1}",
     "+trainer.stop={_target_:physml.training.selection.Patience,epochs:3,metric:null}",
-    "+optim.lr_factors={b:0.1}",
-    "precision=bf16",
-    "precision=bf16-products",
-    "profile=smoke",
+    *("+optim.lr_factors={b:0.1}", "precision=bf16", "precision=bf16-products", "profile=smoke"),
 ]
 
 
@@ -136,10 +104,10 @@ def test_what_can_move_a_number_moves_the_identity(override: str) -> None:
     assert identity(config_of(override)) != KEY
 
 
-@pytest.mark.parametrize(
-    "target",
-    ["physml.models.sequence.lem.LEM", "physml.models.sequence.rnn.SequenceModel", "tasks.adding.Adding"],
-)
+NETS = "physml.models.sequence"
+
+
+@pytest.mark.parametrize("target", [f"{NETS}.lem.LEM", f"{NETS}.rnn.SequenceModel", "tasks.adding.Adding"])
 def test_a_raised_version_moves_the_identity(monkeypatch: pytest.MonkeyPatch, target: str) -> None:
     def raised(name: str) -> class_source.ClassSource:
         source = class_source.read_class(name)
@@ -154,48 +122,37 @@ def test_a_raised_version_of_the_trainer_moves_the_identity(monkeypatch: pytest.
     assert identity(BASE) != KEY
 
 
+@pytest.fixture
+def plugin(tmp_path: Path) -> Path:
+    return write(tmp_path / "my_rnn.py", PLUGIN)
+
+
 def with_plugin(path: Path, *overrides: str) -> str:
     typed = [f"plugins=[{path}]", "model=own", f"model._target_={path.stem}.MyRNN", "task=adding", *overrides]
     return identity(compose(typed).config)
 
 
-def test_an_edited_plugin_is_another_setting(tmp_path: Path) -> None:
-    path = tmp_path / "my_rnn.py"
-    path.write_text(PLUGIN)
-    before = with_plugin(path)
-    assert with_plugin(path) == before
-    path.write_text(PLUGIN + "\n# a comment is an edit, too\n")
-    assert with_plugin(path) != before
+def test_an_edited_plugin_is_another_setting_and_one_elsewhere_is_not(plugin: Path, tmp_path: Path) -> None:
+    before = with_plugin(plugin)
+    assert with_plugin(plugin) == before == with_plugin(write(tmp_path / "other" / "my_rnn.py", PLUGIN))
+    plugin.write_text(PLUGIN + "\n# a comment is an edit, too\n")
+    assert with_plugin(plugin) != before
 
 
-def test_a_plugin_means_the_same_wherever_it_lies(tmp_path: Path) -> None:
-    keys = set()
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        path = tmp_path / name / "my_rnn.py"
-        path.write_text(PLUGIN)
-        keys.add(with_plugin(path))
-    assert len(keys) == 1
-
-
-def test_null_counts_where_the_class_takes_something_else_by_default(tmp_path: Path) -> None:
+def test_null_counts_where_the_class_takes_something_else_by_default(plugin: Path) -> None:
     """`clip` is 1.0 when left out and nothing when null; `skip` is null either way."""
-    path = tmp_path / "my_rnn.py"
-    path.write_text(PLUGIN)
-    assert with_plugin(path, "+model.clip=null") != with_plugin(path)
-    assert with_plugin(path, "+model.skip=null") == with_plugin(path)
+    assert with_plugin(plugin, "+model.clip=null") != with_plugin(plugin)
+    assert with_plugin(plugin, "+model.skip=null") == with_plugin(plugin)
 
 
-def test_the_backend_of_a_plugin_may_be_anything(tmp_path: Path) -> None:
-    path = tmp_path / "my_rnn.py"
-    path.write_text(PLUGIN.replace("clip: float", "backend: str = 'a', clip: float"))
-    assert with_plugin(path, "+model.backend=b") != with_plugin(path)
+def test_the_backend_of_a_plugin_may_be_anything(plugin: Path) -> None:
+    plugin.write_text(PLUGIN.replace("clip: float", "backend: str = 'a', clip: float"))
+    assert with_plugin(plugin, "+model.backend=b") != with_plugin(plugin)
 
 
 def test_interpolations_are_resolved_before_hashing(tmp_path: Path) -> None:
-    path = tmp_path / "mine.yaml"
-    row = "{model: lem, set: {model: {d_hidden: '${trainer.batch_size}'}}}"
-    path.write_text(f"task: adding\nrows:\n  mine: {row}\n")
+    row = {"model": "lem", "set": {"model": {"d_hidden": "${trainer.batch_size}"}}}
+    path = write(tmp_path / "mine.yaml", {"task": "adding", "rows": {"mine": row}})
     by_reference = identity(compose([f"experiment={path}:mine"]).config)
     assert by_reference == identity(config_of("model.d_hidden=32"))
     assert by_reference != identity(compose([f"experiment={path}:mine", "trainer.batch_size=16"]).config)
@@ -245,14 +202,9 @@ def test_a_smoke_run_is_kept_out_of_the_checkouts_records(
 def test_two_configs_never_share_a_record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
     run_spec = spec("seed=99")
-    kept = {
-        "schema": record.SCHEMA,
-        "experiment": "x",
-        "identity": run_spec.place.identity,
-        "seed": 99,
-        "split": 0,
-    }
-    kept |= {"status": "finished", "config": run_spec.config, "metrics": {"best": None, "last": None}}
+    kept = {"schema": record.SCHEMA, "identity": run_spec.place.identity, "seed": 99, "split": 0}
+    kept |= {"experiment": "x", "status": "finished", "config": run_spec.config}
+    kept |= {"metrics": {"best": None, "last": None}}
     record.write(run_spec.record_path, kept | {"hashed": payload(run_spec.config)})
     assert existing(run_spec) is not None
     record.write(run_spec.record_path, kept | {"hashed": payload(BASE)})

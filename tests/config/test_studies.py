@@ -2,11 +2,12 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
+import configs
 import pytest
-import yaml
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from omegaconf import OmegaConf
@@ -16,12 +17,11 @@ from physml.config import compose, studies
 from physml.config.overrides import with_overrides
 from physml.listing import inventory
 
+STEPS = {"_target_": "torch.optim.lr_scheduler.StepLR", "step_size": 3}
 STUDY: dict[str, Any] = {
     "task": "adding",
     "provenance": {"kind": "paper", "source": "a paper"},
-    "common": {
-        "trainer": {"epochs": 7, "schedule": {"_target_": "torch.optim.lr_scheduler.StepLR", "step_size": 3}}
-    },
+    "common": {"trainer": {"epochs": 7, "schedule": STEPS}},
     "rows": {
         "base": {"model": "lem", "set": {"model": {"d_hidden": 7}}, "note": "the first"},
         "changed": {"base": "base", "set": {"model": {"dt": 0.25}}},
@@ -44,10 +44,7 @@ def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(conf: Path, content: Any, name: str = "some/adding.yaml") -> Path:
-    path = conf / "study" / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False))
-    return path
+    return configs.write(conf / "study" / name, content)
 
 
 def config_of(*overrides: str) -> dict[str, Any]:
@@ -59,11 +56,8 @@ def config_of(*overrides: str) -> dict[str, Any]:
 
 def test_a_row_has_the_common_settings_and_its_own(conf: Path) -> None:
     composed = compose.compose(["experiment=some/adding-base"])
-    assert (composed.choices["model"], composed.choices["task"], composed.choices["experiment"]) == (
-        "lem",
-        "adding",
-        "some/adding-base",
-    )
+    chosen = {"model": "lem", "task": "adding", "experiment": "some/adding-base"}
+    assert composed.choices == composed.choices | chosen
     assert composed.config["model"]["d_hidden"] == 7 and composed.config["trainer"]["epochs"] == 7
     assert composed.config["provenance"] == {"kind": "paper", "source": "a paper", "note": "the first"}
     other = compose.compose(["experiment=some/adding-16"])
@@ -87,9 +81,8 @@ def test_a_row_may_start_from_a_full_name_and_choose_another_task(conf: Path) ->
 def test_overrides_count_more_than_a_row_and_a_smoke_run_stays_tiny(conf: Path) -> None:
     assert config_of("experiment=some/adding-changed", "model.dt=0.5")["model"]["dt"] == 0.5
     assert config_of("experiment=some/adding-changed", "profile=smoke")["trainer"]["epochs"] == 2
-    composed = compose.compose(
-        ["task=lorenz96", "experiment=some/adding-changed", "model=lstm", "~model.dt=0.25"]
-    )
+    typed = ["task=lorenz96", "experiment=some/adding-changed", "model=lstm", "~model.dt=0.25"]
+    composed = compose.compose(typed)
     assert (composed.choices["task"], composed.choices["model"]) == ("lorenz96", "lstm")
 
 
@@ -104,14 +97,11 @@ def test_what_a_search_found_counts_more_than_the_row(conf: Path) -> None:
 
 
 def test_a_part_that_names_its_class_replaces_the_one_of_the_base(conf: Path) -> None:
-    rows = {
-        **STUDY["rows"],
-        "part": {"base": "base", "set": {"trainer": {"schedule": {"step_size": 9}}}},
-        "whole": {"base": "base", "set": {"trainer": {"schedule": {"_target_": "x"}}}},
-    }
-    write(conf, STUDY | {"rows": rows})
+    parts = {"part": {"step_size": 9}, "whole": {"_target_": "x"}}
+    own = {row: {"base": "base", "set": {"trainer": {"schedule": part}}} for row, part in parts.items()}
+    write(conf, STUDY | {"rows": STUDY["rows"] | own})
     schedule = config_of("experiment=some/adding-part")["trainer"]["schedule"]
-    assert schedule == {"_target_": "torch.optim.lr_scheduler.StepLR", "step_size": 9}
+    assert schedule == STEPS | {"step_size": 9}
     assert config_of("experiment=some/adding-whole")["trainer"]["schedule"] == {"_target_": "x"}
 
 
@@ -133,35 +123,34 @@ def test_the_list_knows_model_and_task(conf: Path) -> None:
 
 ROW = {"model": "lem"}
 FOUND = {"trial": 1, "set": {}, "search": "results/search/x.json", "drawn": 2, "trials": 2, "seeds": 1}
+OUTSIDE = "../../x.json"
+
+
+def rows(**content: Any) -> dict[str, Any]:
+    return {"rows": content}
+
+
+CYCLE = rows(a={"base": "b"}, b={"base": "c"}, c={"base": "b"})
+
+
+CYCLE = rows(a={"base": "b"}, b={"base": "c"}, c={"base": "b"})
 
 
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (
-            {"rows": {"a": {"base": "b"}, "b": {"base": "c"}, "c": {"base": "b"}}},
-            r"-b -> some/adding-c -> some/adding-b is a cycle",
-        ),
-        ({"rows": {"a": {"base": "a"}}}, r"some/adding-a -> some/adding-a is a cycle"),
-        (
-            {"rows": {"a": {"base": "lemm"}, "lem": ROW}},
-            r"rows\.a\.base: there is no lemm\. Did you mean lem",
-        ),
-        (
-            {"rows": {"a": {"base": "some/addin-lem"}, "lem": ROW}},
-            r"there is no some/addin-lem\. Did you mean some/adding-lem",
-        ),
-        ({"rows": {"a": {"base": "../adding"}}}, r"rows\.a\.base: there is no \.\./adding"),
+        (CYCLE, r"-b -> some/adding-c -> some/adding-b is a cycle"),
+        (rows(a={"base": "a"}), r"some/adding-a -> some/adding-a is a cycle"),
+        (rows(a={"base": "lemm"}, lem=ROW), r"rows\.a\.base: there is no lemm\. Did you mean lem"),
+        (rows(a={"base": "some/addin-lem"}, lem=ROW), r"no some/addin-lem\. Did you mean some/adding-lem"),
+        (rows(a={"base": "../adding"}), r"rows\.a\.base: there is no \.\./adding"),
         ({"rows": {"a": ROW, "b/c": ROW}}, r"a row's name has letters, digits and `_\.-` alone; got 'b/c'"),
         ({"rows": {"a": ROW, "..": ROW}}, r"a row's name has letters.*got '\.\.'"),
         ({"rows": {"a": ROW, 16: ROW}}, r"rows must be text; got 16\. Put it in quotes"),
-        ({"rows": {"a": {"modle": "lem"}}}, r"rows\.a: there is no key modle\. Did you mean model"),
-        ({"rows": {"a": {"model": {"dt": 1}}}}, r"rows\.a\.model must be text; got \{'dt': 1\}"),
-        ({"rows": {"a": {"model": "lme"}}}, r"rows\.a: there is no model lme\. Did you mean lem"),
-        (
-            {"rows": {"a": {"set": {"trainr": {}}}}},
-            r"rows\.a\.set: there is no setting trainr\. Did you mean trainer",
-        ),
+        (rows(a={"modle": "lem"}), r"rows\.a: there is no key modle\. Did you mean model"),
+        (rows(a={"model": {"dt": 1}}), r"rows\.a\.model must be text; got \{'dt': 1\}"),
+        (rows(a={"model": "lme"}), r"rows\.a: there is no model lme\. Did you mean lem"),
+        (rows(a={"set": {"trainr": {}}}), r"rows\.a\.set: there is no setting trainr\. Did you mean trainer"),
         ({"rows": {"a": ROW}, "common": {"sed": 1}}, r"common: there is no setting sed"),
         ({"rows": {"a": ROW}, "row": {}}, r"there is no key row\. Did you mean rows"),
         ({"task": "adding"}, r"the key rows is missing"),
@@ -175,29 +164,22 @@ def test_a_wrong_study_is_refused_in_one_line_with_its_file(conf: Path, content:
     path = write(conf, content)
     with pytest.raises(ConfigError, match=says) as refusal:
         compose.compose(["experiment=some/adding-a"])
-    assert "\n" not in str(refusal.value)
-    assert str(path) in str(refusal.value)
+    assert str(path) in str(refusal.value) and "\n" not in str(refusal.value)
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("row", "found", "says"),
     [
-        ({"chnged": FOUND}, r"there is no row chnged\. Did you mean changed"),
-        ({"base": FOUND | {"trail": 1}}, r"base: there is no key trail\. Did you mean trial"),
-        (
-            {"base": FOUND | {"search": "../../x.json"}},
-            r"base\.search must be results/search/NAME\.json; got \.\./\.\./x\.json",
-        ),
-        (
-            {"base": FOUND | {"set": {"modle.dt": 1}}},
-            r"base\.set: there is no setting modle\. Did you mean model",
-        ),
-        ({"base": 3}, r"base must be a mapping; got 3"),
+        ("chnged", FOUND, "there is no row chnged. Did you mean changed"),
+        ("base", FOUND | {"trail": 1}, "base: there is no key trail. Did you mean trial"),
+        ("base", FOUND | {"search": OUTSIDE}, f"base.search must be results/search/NAME.json; got {OUTSIDE}"),
+        ("base", FOUND | {"set": {"modle.dt": 1}}, "base.set: there is no setting modle. Did you mean model"),
+        ("base", 3, "base must be a mapping; got 3"),
     ],
 )
-def test_a_wrong_searched_file_is_refused_in_one_line(conf: Path, content: Any, says: str) -> None:
-    path = write(conf, content, "some/adding.searched.yaml")
-    with pytest.raises(ConfigError, match=says) as refusal:
+def test_a_wrong_searched_file_is_refused_in_one_line(conf: Path, row: str, found: Any, says: str) -> None:
+    path = write(conf, {row: found}, "some/adding.searched.yaml")
+    with pytest.raises(ConfigError, match=re.escape(says)) as refusal:
         compose.compose(["experiment=some/adding-base"])
     assert str(path) in str(refusal.value) and "\n" not in str(refusal.value)
 
@@ -213,22 +195,9 @@ def test_a_study_of_another_name_is_refused(conf: Path, name: str) -> None:
 def test_a_name_is_known_as_by_the_list(group: str) -> None:
     known = compose.names(group)
     assert all(compose.is_name(group, name) for name in known[:20])
-    odd = [
-        "",
-        ".",
-        "..",
-        "/",
-        "a//b",
-        f"../{group}/{known[0]}",
-        f"./{known[0]}",
-        f"/{known[0]}",
-        "no_such",
-        "x" * 999,
-    ]
-    assert not any(
-        compose.is_name(group, name)
-        for name in [*odd, f"x/../{known[0]}", f"{known[0]}\n", "a/b-" + "x" * 999]
-    )
+    odd = ["", ".", "..", "/", "a//b", "no_such", "x" * 999, "a/b-" + "x" * 999, f"{known[0]}\n"]
+    odd += [f"{before}{known[0]}" for before in (f"../{group}/", "./", "/", "x/../")]
+    assert not any(compose.is_name(group, name) for name in odd)
 
 
 # ---------------------------------------------------------------------------- as Hydra composes
@@ -241,13 +210,7 @@ SETS = [
     ("model=gcn", "task=zinc", "profile=smoke", "tracker=wandb", "seed=3"),
     ("model=gcn", "task=texas", "net=sequence"),
     ("model=lem", "task=adding", "+model.extra=[1,{a: b}]", "++model.dt=0.5", "++model.more=x", "~optim.eps"),
-    (
-        "model=lem",
-        "task=adding",
-        "+trainer.stop={_target_: x, epochs: 3}",
-        "model.d_hidden=${seed}",
-        "seed=1e1",
-    ),
+    ("model=lem", "task=adding", "+trainer.stop={_target_: x, n: 3}", "model.d_hidden=${seed}", "seed=1e1"),
     ("model=lem", "task=adding", "optim.lr_factors={b: 0.1}", "optim.betas=[0.5,0.6]", "plugins=['a b.py']"),
 ]
 
@@ -260,11 +223,9 @@ def test_groups_and_overrides_are_composed_as_by_hydra(overrides: tuple[str, ...
     choices = {group: theirs.hydra.runtime.choices.get(group) for group in compose.GROUPS}
     OmegaConf.set_struct(theirs, False)
     del theirs["hydra"]
-    chosen = {o.partition("=")[0]: o.partition("=")[2] for o in overrides}
-    merged, ours = compose._merged(
-        studies.Experiment({}, {}), {group: name for group, name in chosen.items() if group in compose.GROUPS}
-    )
-    node = with_overrides(merged, [o for o in overrides if o.partition("=")[0] not in compose.GROUPS])
+    groups = dict(o.split("=") for o in overrides if o.partition("=")[0] in compose.GROUPS)
+    merged, ours = compose._merged(studies.Experiment({}, {}), groups)
+    node = with_overrides(merged, [o for o in overrides if o.partition("=")[0] not in groups])
     assert OmegaConf.to_container(node, resolve=True) == OmegaConf.to_container(theirs, resolve=True)
     assert ours == choices
 
@@ -274,16 +235,9 @@ SIMPLE: list[dict[Any, Any]] = [
     {"a": "${net.text}", "b": "${net.none}", "c": "${seed.x}"},
 ]
 OTHER: list[dict[Any, Any]] = [
-    {"a": "${net.chained}"},
-    {"a": "${net.list}"},
-    {"a": "h ${net.hidden}"},
-    {"a": r"\${net.hidden}"},
-    {"a": "${.b}", "b": 1},
-    {"a": "${net.missing}"},
-    {"a": "${net.text.x}"},
-    {"a": "${oc.env:HOME}"},
-    {"${net.text}": 1},
-    {"a": "???"},
+    *({"a": "${net.chained}"}, {"a": "${net.list}"}, {"a": "h ${net.hidden}"}, {"a": r"\${net.hidden}"}),
+    *({"a": "${.b}", "b": 1}, {"a": "${net.missing}"}, {"a": "${net.text.x}"}, {"a": "${oc.env:HOME}"}),
+    *({"${net.text}": 1}, {"a": "???"}),
 ]
 
 

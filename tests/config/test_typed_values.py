@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from configs import write
 
 from physml.base.errors import ConfigError
 from physml.config.compose import compose, names
@@ -27,23 +28,11 @@ def test_a_mapping_of_no_class_is_replaced_and_its_keys_can_be_deleted() -> None
     assert options("task.options.name=PubMed") == {"name": "PubMed"}
 
 
-def test_a_file_of_ones_own_replaces_it_too(tmp_path: Path) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text(
-        "task: pyg\nprovenance: {kind: own, source: me}\n"
-        "rows: {gcn: {model: gcn, set: {task: {dataset: KarateClub, options: {}, split_of: random}}}}\n"
-    )
-    task = compose([f"experiment={path}:gcn"]).config["task"]
-    assert task["options"] == {} and task["protocol"] == "clean"
-
-
-def test_a_part_keeps_the_keys_that_a_file_leaves_out(tmp_path: Path) -> None:
-    path = tmp_path / "mine.yaml"
-    path.write_text(
-        "task: adding\nprovenance: {kind: own, source: me}\n"
-        "rows: {lem: {model: lem, set: {optim: {lr: 0.5}}}}\n"
-    )
-    config = compose([f"experiment={path}:lem"]).config
+def test_a_file_of_ones_own_replaces_it_too_and_keeps_the_keys_of_other_parts(tmp_path: Path) -> None:
+    own = {"task": {"dataset": "KarateClub", "options": {}, "split_of": "random"}, "optim": {"lr": 0.5}}
+    study = {"provenance": {"kind": "own", "source": "me"}, "rows": {"gcn": {"model": "gcn", "set": own}}}
+    config = compose([f"experiment={write(tmp_path / 'mine.yaml', study | {'task': 'pyg'})}:gcn"]).config
+    assert config["task"]["options"] == {} and config["task"]["protocol"] == "clean"
     assert config["optim"]["lr"] == 0.5 and len(config["optim"]) > 1
 
 
@@ -56,9 +45,8 @@ def test_a_pattern_stands_for_all_names_that_fit() -> None:
     assert ["model=lem"] in some and ["model=lstm"] not in some
     with pytest.raises(ConfigError, match=r"none of the \d+ names of model fits"):
         expand(["model=glob(xyz*)"], names)
-    with pytest.raises(
-        ConfigError, match=r"a pattern is for the names of a group, such as model; seed is none"
-    ):
+    says = "a pattern is for the names of a group, such as model; seed is none"
+    with pytest.raises(ConfigError, match=says):
         expand(["seed=glob(*)"], names)
     with pytest.raises(ConfigError, match=r"a list of configs needs -m"):
         compose(["model=glob(*cornn*)", "task=adding"])
@@ -76,10 +64,8 @@ def test_a_pattern_stands_for_all_names_that_fit() -> None:
 def test_numbers_that_yaml_reads_otherwise_than_they_look_are_refused(
     tmp_path: Path, value: str, says: str
 ) -> None:
-    path = tmp_path / "study.yaml"
-    path.write_text(f"epochs: {value}\n")
     with pytest.raises(ConfigError, match=says):
-        read_yaml(path)
+        read_yaml(write(tmp_path / "study.yaml", f"epochs: {value}\n"))
 
 
 @pytest.mark.parametrize("key", ["seed", "model.d_hidden", "trainer.epochs"])
@@ -89,8 +75,6 @@ def test_a_whole_number_of_hundreds_of_digits_is_refused_by_its_key(key: str) ->
 
 
 def test_other_numbers_are_read_as_they_look(tmp_path: Path) -> None:
-    path = tmp_path / "study.yaml"
-    path.write_text("a: 0\nb: 10\nc: 1_000\nd: 0x10\ne: '010'\nf: -3\ng: 0.1\nh: +7\n")
-    assert read_yaml(path) == {
-        "a": 0, "b": 10, "c": 1000, "d": 16, "e": "010", "f": -3, "g": 0.1, "h": 7,
-    }  # fmt: skip
+    text = "a: 0\nb: 10\nc: 1_000\nd: 0x10\ne: '010'\nf: -3\ng: 0.1\nh: +7\n"
+    values = {"a": 0, "b": 10, "c": 1000, "d": 16, "e": "010", "f": -3, "g": 0.1, "h": 7}
+    assert read_yaml(write(tmp_path / "study.yaml", text)) == values

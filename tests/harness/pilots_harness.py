@@ -12,16 +12,8 @@ LONG = ["run", "-m", "experiment=lem/fitzhugh_nagumo-lstm", "trainer.epochs=300"
 
 def physml(environment, *arguments, **options):
     command = [sys.executable, "-m", "physml", *arguments]
-    return subprocess.run(
-        command,
-        env=environment,
-        cwd=ROOT,
-        text=True,
-        capture_output=True,
-        timeout=900,
-        check=False,
-        **options,
-    )
+    options |= {"cwd": ROOT, "text": True, "capture_output": True, "timeout": 900, "check": False}
+    return subprocess.run(command, env=environment, **options)
 
 
 def records(environment):

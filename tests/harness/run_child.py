@@ -132,7 +132,6 @@ def out_of_time(arguments: list[str]) -> int:
         return time.monotonic() + (24 * 3600 if begun() > before else 0)
 
     before = begun()
-
     scheduler.time = SimpleNamespace(monotonic=monotonic)  # type: ignore[assignment]
     return command(arguments)
 

@@ -26,7 +26,7 @@ from physml.cli import main
 from physml.config.compose import compose, names
 from physml.config.overrides import expand
 from physml.config.resolve import resolve
-from physml.queue import worker
+from physml.queue import planning, worker
 from physml.run.perform import perform
 from physml.run.progress import LineReporter
 from physml.run.spec import RunSpec, checked_specs
@@ -55,15 +55,8 @@ def server() -> Any:
 
 def odd(*overrides: str, **arguments: Any) -> list[str]:
     """Overrides for task Odd, with what differs from a quick and healthy one."""
-    task = {
-        "n": 16,
-        "protocol": "clean",
-        "trouble": "none",
-        "at": 0,
-        "step_s": 0.0,
-        "eval_s": 0.0,
-    } | arguments
-    chosen = [f"+task.{key}={value}" for key, value in task.items()]
+    task = {"n": 16, "protocol": "clean", "trouble": "none", "at": 0, "step_s": 0.0, "eval_s": 0.0}
+    chosen = [f"+task.{key}={value}" for key, value in (task | arguments).items()]
     return [*SMALL, f"plugins=[{ODD}]", "task._target_=odd_tasks.Odd", *chosen, *overrides]
 
 
@@ -95,9 +88,8 @@ class Started:
         output.parent.mkdir(parents=True, exist_ok=True)
         self.arguments, self.output = arguments, output
         roots = {k: v for k, v in os.environ.items() if k.startswith(("PHYSML_", "WANDB_", "NETRC"))}
-        self.process = server().Process(
-            target=run_child.enter, args=(function, arguments, roots, str(output))
-        )
+        enter = (function, arguments, roots, str(output))
+        self.process = server().Process(target=run_child.enter, args=enter)
         self.process.start()
 
     @property
@@ -118,7 +110,9 @@ class Started:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
+        """And wait for its end."""
         self.send_signal(signal.SIGKILL)
+        self.wait()
 
     def text(self) -> str:
         return self.output.read_text(errors="replace") if self.output.exists() else ""
@@ -130,6 +124,13 @@ def start(spec: RunSpec, *, force: bool = False) -> Started:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps({"spec": spec.to_json(), "force": force, "tables": []}))
     return Started(worker.main, [str(file)], spec.work_folder / "output.txt")
+
+
+def start_holding(spec: RunSpec) -> Started:
+    """The run as a worker process that has its lock already."""
+    process = start(spec)
+    until(lambda: is_held(spec))
+    return process
 
 
 def start_command(arguments: list[str], output: Path) -> Started:
@@ -170,6 +171,14 @@ def holder(spec: RunSpec) -> int:
 
 def is_held(spec: RunSpec) -> bool:
     return lock.is_held(spec.work_folder)
+
+
+def begun(spec: RunSpec) -> bool:
+    return (spec.work_folder / "metrics.jsonl").exists()
+
+
+def states(specs: list[RunSpec], **options: Any) -> list[str]:
+    return [run.state for run in planning.plan(specs, **options)]
 
 
 def steps_done(spec: RunSpec) -> int:

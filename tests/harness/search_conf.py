@@ -9,6 +9,10 @@ from physml.base.paths import CONF
 from physml.config import compose
 from physml.search import spec as search
 
+# Keys of a small search.
+TINY = {"metric": "rmse", "better": "lower", "trials": 2, "seed": 1000, "trial": {"profile": "smoke"}}
+TINY |= {"space": {"optim.lr": {"low": 1.0e-3, "high": 5.0e-2, "log": True}}}
+
 
 def without_studies(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder that the search and compose take for conf/."""
@@ -24,12 +28,8 @@ def without_studies(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def write_study(conf: Path, search_keys: dict, rows: dict) -> Path:
     """The study lem/fitzhugh_nagumo, with a search named tiny."""
-    content = {
-        "task": "fitzhugh_nagumo",
-        "provenance": {"kind": "own", "source": "a paper"},
-        "searches": {"tiny": search_keys},
-        "rows": rows,
-    }
+    content = {"task": "fitzhugh_nagumo", "provenance": {"kind": "own", "source": "a paper"}}
+    content |= {"searches": {"tiny": search_keys}, "rows": rows}
     path = conf / "study" / "lem" / "fitzhugh_nagumo.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"# A study, with a comment of its own.\n{yaml.safe_dump(content, sort_keys=False)}")

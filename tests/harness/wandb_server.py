@@ -51,8 +51,7 @@ class Server:
 
     def answer(self, query: str, variables: dict[str, Any]) -> dict[str, Any]:
         match = re.search(r"\b(?:query|mutation)\s+(\w+)", query)
-        name = match[1] if match else ""
-        action = getattr(self, f"on_{name}", None)
+        action = getattr(self, f"on_{match[1] if match else ''}", None)
         if action is None:
             self.unknown.append(query)
             return {}
@@ -76,36 +75,21 @@ class Server:
     def _resumed(self, run: Run) -> dict[str, Any]:
         last = json.dumps(run.history[-1]) if run.history else "{}"
         return {
-            "id": run.name,
-            "name": run.name,
-            "summaryMetrics": json.dumps(run.summary),
-            "displayName": run.bucket.get("displayName"),
-            "logLineCount": 0,
-            "historyLineCount": len(run.history),
-            "eventsLineCount": 0,
-            "historyTail": json.dumps([last]),
-            "eventsTail": "[]",
-            "config": run.bucket.get("config"),
-            "tags": run.bucket.get("tags"),
+            **{"id": run.name, "name": run.name, "summaryMetrics": json.dumps(run.summary)},
+            **{key: run.bucket.get(key) for key in ("displayName", "config", "tags")},
+            **{"historyLineCount": len(run.history), "historyTail": json.dumps([last])},
+            **{"logLineCount": 0, "eventsLineCount": 0, "eventsTail": "[]"},
             "wandbConfig": json.dumps({"t": 1}),  # a client has begun it
         }
 
     def on_UpsertBucket(self, variables: dict[str, Any]) -> dict[str, Any]:
-        run = self.runs.setdefault(
-            variables["name"] or variables["id"], Run(variables["name"] or variables["id"])
-        )
+        name = variables["name"] or variables["id"]
+        run = self.runs.setdefault(name, Run(name))
         run.bucket |= {key: value for key, value in variables.items() if value is not None}
         project = {"id": "1", "name": variables["project"], "entity": {"id": "1", "name": ENTITY}}
-        bucket = {
-            "id": run.name,
-            "name": run.name,
-            "displayName": run.bucket.get("displayName"),
-            "description": "",
-            "config": run.bucket.get("config"),
-            "sweepName": run.bucket.get("sweep"),
-            "historyLineCount": len(run.history),
-            "project": project,
-        }
+        bucket = {"id": name, "name": name, "description": "", "project": project}
+        bucket |= {"displayName": run.bucket.get("displayName"), "config": run.bucket.get("config")}
+        bucket |= {"sweepName": run.bucket.get("sweep"), "historyLineCount": len(run.history)}
         return {"upsertBucket": {"bucket": bucket, "inserted": True}}
 
     def on_CreateRunFiles(self, variables: dict[str, Any]) -> dict[str, Any]:
@@ -121,14 +105,8 @@ class Server:
 
     def on_SweepWithRuns(self, variables: dict[str, Any]) -> dict[str, Any]:
         name = variables["sweep"]
-        sweep = {
-            "id": name,
-            "name": name,
-            "config": self.sweeps[name],
-            "state": "RUNNING",
-            "runs": {"edges": []},
-        }
-        return {"project": {"sweep": sweep}}
+        sweep = {"id": name, "name": name, "config": self.sweeps[name], "state": "RUNNING"}
+        return {"project": {"sweep": sweep | {"runs": {"edges": []}}}}
 
     def on_CreateAgent(self, _: dict[str, Any]) -> dict[str, Any]:
         return {"createAgent": {"agent": {"id": "agent"}}}
@@ -153,10 +131,8 @@ class Server:
         with self.lock:
             files = sent.get("files") or {}
             if history := files.get("wandb-history.jsonl"):
-                rows = [json.loads(line) for line in history["content"]]
-                run.history[history["offset"] :] = (
-                    rows  # as the service: from an offset on, what is sent counts
-                )
+                # as the service: from an offset on, what is sent counts
+                run.history[history["offset"] :] = [json.loads(line) for line in history["content"]]
             if summary := files.get("wandb-summary.json"):
                 run.summary = json.loads(summary["content"][-1])
             if sent.get("complete"):
@@ -190,9 +166,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _body(self) -> bytes:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if self.headers.get("Content-Encoding") == "gzip":
-            return gzip.decompress(body)
-        return body
+        return gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body
 
     def _send(self, answer: dict[str, Any]) -> None:
         body = json.dumps(answer).encode()

@@ -95,8 +95,7 @@ def test_a_run_that_was_given_up_is_not_waited_for():
     spec = h.spec_of(h.odd(trouble="memory"))
     for _ in range(history.LIMIT):
         h.make(spec)
-    outcome = watched(Fake(), planning.plan([spec]))
-    assert outcome.codes == {spec.label: 1}
+    assert watched(Fake(), planning.plan([spec])).codes == {spec.label: 1}
 
 
 def test_ctrl_c_and_detach_leave_the_pilots_alone(monkeypatch):
@@ -114,28 +113,22 @@ def test_ctrl_c_and_detach_leave_the_pilots_alone(monkeypatch):
 
 
 def test_runs_that_are_blocked_are_not_done():
-    blocked = [
-        dataclasses.replace(run, state="blocked", reason="a.gz missing, get it with `physml data get a`")
-        for run in planning.plan(h.specs_of(h.odd("seed=0,1")))
-    ]
+    reason = "a.gz missing, get it with `physml data get a`"
+    planned = planning.plan(h.specs_of(h.odd("seed=0,1")))
+    blocked = [dataclasses.replace(run, state="blocked", reason=reason) for run in planned]
     text = Session(Fake(settings=Settings(workers=2, cpus=2)), ["run"]).describe(blocked)
     assert text.startswith("Nothing would be submitted: 2 runs are blocked.") and "2 pilots: run" in text
-    assert list(console._blocked_lines(blocked)) == [
-        "0 done, 2 blocked:", "  2 by a.gz missing, get it with `physml data get a`",
-    ]  # fmt: skip
+    assert list(console._blocked_lines(blocked)) == ["0 done, 2 blocked:", f"  2 by {reason}"]
 
 
 def test_a_session_tells_how_runs_are_packed():
     specs = h.specs_of(h.odd("seed=0,1,2,3,4"))
-    plan = planning.plan(specs)
-    text = Session(Fake(settings=Settings(workers=2, cpus=2)), ["run"]).describe(plan)
+    text = Session(Fake(settings=Settings(workers=2, cpus=2)), ["run"]).describe(planning.plan(specs))
     assert text.splitlines()[0] == "2 pilots: run"
     assert "5 runs, unknown hours in all, by 2 pilot(s) of 2 core(s)" in text and "2.5 runs each" in text
     h.make(specs[0])
-    assert (
-        Session(Fake(), ["run"]).describe(planning.plan(specs[:1]))
-        == "Nothing is to do: 1 of 1 runs are there."
-    )
+    text = Session(Fake(), ["run"]).describe(planning.plan(specs[:1]))
+    assert text == "Nothing is to do: 1 of 1 runs are there."
 
 
 def test_a_job_asks_for_what_its_runs_need():
@@ -146,12 +139,18 @@ def test_a_job_asks_for_what_its_runs_need():
     assert job.total_hours == pytest.approx(4 * here * (cost["cpu_s"] + cost["eval_cpu_s"]) / 3600)
     assert job.memory_gib >= 2 * 1.1 * cost["peak_memory_mib"] / 1024 and job.hours < 0.3 and job.gpus == 0
     assert job_of(Settings(hours=0.1), ["run"], planning.plan(specs)).hours == 0.1
-    on_gpu = h.specs_of(h.odd("seed=0", "runtime.device=cuda"))
-    assert job_of(Settings(), ["run"], [planning.Planned(on_gpu[0], "missing")]).gpus == 1
-    assert job_of(Settings(gpus=0), ["run"], [planning.Planned(on_gpu[0], "missing")]).gpus == 0
+    on_gpu = [planning.Planned(h.spec_of(h.odd("runtime.device=cuda")), "missing")]
+    assert job_of(Settings(), ["run"], on_gpu).gpus == 1
+    assert job_of(Settings(gpus=0), ["run"], on_gpu).gpus == 0
 
 
 # ---------------------------------------------------------------------------- Slurm
+
+
+def program(path, body):
+    """A stand-in for a command of Slurm."""
+    path.write_text(f"#!/bin/bash\n{body}\n")
+    path.chmod(0o755)
 
 
 def options_of(text):
@@ -167,30 +166,18 @@ def test_the_script_of_a_slurm_array(monkeypatch, tmp_path):
         workers=8, cpus=2, hours=1.5, partition="gpu", account="lab", throttle=2, lines=["--constraint=a100"],
         setup=["module load cuda"],
     )  # fmt: skip
-    job = job_of(
-        settings, ["table", "lem-1", "--on", "pilot"], [planning.Planned(s, "missing") for s in specs]
-    )
+    planned = [planning.Planned(spec, "missing") for spec in specs]
+    job = job_of(settings, ["table", "lem-1", "--on", "pilot"], planned)
     text = script(job, settings)
     assert options_of(text) == {
-        "job-name": "physml-table-lem-1",
-        "array": "0-2%2",
-        "partition": "gpu",
-        "account": "lab",
-        "cpus-per-task": "2",
-        "mem": "4096M",
-        "gres": "gpu:1",
-        "time": "1:30:00",
-        "signal": "B:USR1@90",
-        "open-mode": "append",
-        "requeue": "",
-        "constraint": "a100",
+        **{"job-name": "physml-table-lem-1", "array": "0-2%2", "partition": "gpu", "account": "lab"},
+        **{"cpus-per-task": "2", "mem": "4096M", "gres": "gpu:1", "time": "1:30:00"},
+        **{"signal": "B:USR1@90", "open-mode": "append", "requeue": "", "constraint": "a100"},
     }
     assert "module load cuda" in text and "-m physml table lem-1 --on pilot &" in text
-    assert subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
-    shell = subprocess.run(
-        ["bash"], input=text[: text.index("cd ")] + 'echo "$PHYSML_RESULTS"', text=True, capture_output=True,
-        check=False,
-    )  # fmt: skip
+    assert subprocess.run(["bash", "-n"], input=text, text=True).returncode == 0
+    head = text[: text.index("cd ")] + 'echo "$PHYSML_RESULTS"'
+    shell = subprocess.run(["bash"], input=head, text=True, capture_output=True)
     assert shell.stdout.strip().endswith("it's here")
     with pytest.raises(ConfigError, match="must be one line"):
         script(job, SlurmSettings(lines=["--a\nrm -rf x"]))
@@ -211,15 +198,11 @@ def test_the_script_passes_signals_on_and_is_queued_again(pilot, codes, tmp_path
     """With bash, a stand-in for the pilot, and one for scontrol."""
     job = job_of(Settings(), ["x"], [planning.Planned(h.spec_of(h.odd()), "missing")])
     text = script(job, SlurmSettings())
-    (tmp_path / "scontrol").write_text('#!/bin/bash\necho "$@" > requeued\n')
-    (tmp_path / "scontrol").chmod(0o755)
-    stand_in = f"bash -c '{pilot}'"
-    start = text.index("cd ")
-    body = text[start:].splitlines()
-    body[0] = f"cd {tmp_path}"
-    body = [f"{stand_in} &" if line.endswith(" &") else line for line in body]
+    program(tmp_path / "scontrol", 'echo "$@" > requeued')
+    _, *body = text[text.index("cd ") :].splitlines()
+    body = [f"bash -c '{pilot}' &" if line.endswith(" &") else line for line in body]
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_ARRAY_JOB_ID": "9", "SLURM_ARRAY_TASK_ID": "1"}
-    process = subprocess.Popen(["bash", "-c", "\n".join(body)], env=environment)
+    process = subprocess.Popen(["bash", "-c", "\n".join(body)], env=environment, cwd=tmp_path)
     h.until(lambda: (tmp_path / "begun").exists())
     process.terminate()
     assert process.wait(20) in codes
@@ -231,12 +214,9 @@ def test_slurms_commands_and_their_errors(monkeypatch, tmp_path):
     engine, job = engine_of("slurm", ()), job_of(Settings(), ["x"], planning.plan([h.spec_of(h.odd())]))
     with pytest.raises(ConfigError, match="sbatch is not there: --on slurm works where Slurm"):
         engine.submit(job)
-    for name, body in {
-        "sbatch": "cat > given; printf '%s\\n' \"$@\" > words; printf '12;cluster\\n'",
-        "squeue": "printf 'RUNNING\\nPENDING\\n'",
-    }.items():
-        (tmp_path / name).write_text(f"#!/bin/bash\nPATH=/bin:/usr/bin\ncd {tmp_path}\n{body}\n")
-        (tmp_path / name).chmod(0o755)
+    body = "cat > given; printf '%s\\n' \"$@\" > words; printf '12;cluster\\n'"
+    program(tmp_path / "sbatch", f"PATH=/bin:/usr/bin\ncd {tmp_path}\n{body}")
+    program(tmp_path / "squeue", "printf 'RUNNING\\nPENDING\\n'")
     submitted = engine.submit(job)
     assert submitted.ident == "12" and submitted.alive() == 2 and "scancel 12" in submitted.text
     assert (tmp_path / "given").read_text() == script(job, engine.settings)
@@ -244,9 +224,9 @@ def test_slurms_commands_and_their_errors(monkeypatch, tmp_path):
     place = str(logs).replace("%", "%%")
     assert (tmp_path / "words").read_text() == f"--parsable\n--output={place}/%A_%a.log\n"
     assert logs.stat().st_mode & 0o777 == 0o700
-    (tmp_path / "squeue").write_text("#!/bin/bash\necho Invalid job id >&2; exit 1\n")
+    program(tmp_path / "squeue", "echo Invalid job id >&2; exit 1")
     assert submitted.alive() == 0
-    (tmp_path / "sbatch").write_text("#!/bin/bash\necho no such partition >&2; exit 1\n")
+    program(tmp_path / "sbatch", "echo no such partition >&2; exit 1")
     with pytest.raises(RunFailed, match="sbatch: no such partition"):
         engine.submit(job)
 
@@ -284,18 +264,8 @@ def test_settings_of_an_engine_can_be_changed_for_a_command():
 
 
 def test_a_pilot_has_the_command_without_its_engine():
-    command = [
-        "run",
-        "-m",
-        "seed=0,1",
-        "--on=slurm/lab",
-        "--workers",
-        "3",
-        "--engine=cpus=2",
-        "--detach",
-        "--plan",
-    ]
-    assert pilot_command(command) == ["run", "-m", "seed=0,1", "--on", "pilot"]
+    command = ["run", "-m", "seed=0,1", "--on=slurm/lab", "--workers", "3", "--engine=cpus=2", "--detach"]
+    assert pilot_command([*command, "--plan"]) == ["run", "-m", "seed=0,1", "--on", "pilot"]
 
 
 def test_the_plan_on_slurm_prints_the_script_and_submits_nothing(capsys, monkeypatch):
@@ -323,10 +293,10 @@ def test_options_that_do_not_fit_are_refused(arguments, says, capsys):
 
 def test_a_pilot_by_hand_makes_runs_and_draws_nothing(forked, capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "shared"))
-    assert main.main(["pilot", "table", "lem-9", "--smoke", "--seeds", "0", "--plan"]) == 0
+    table = ["table", "lem-9", "--smoke", "--seeds", "0"]
+    assert main.main(["pilot", *table, "--plan"]) == 0
     assert "4 runs, 4 to do" in capsys.readouterr().out and forked == [], "--plan makes none"
-    assert main.main(["pilot", "table", "lem-9", "--smoke", "--seeds", "0"]) == 0
-    assert len(forked) == 4
-    assert "written" not in capsys.readouterr().out
-    assert main.main(["table", "lem-9", "--smoke", "--seeds", "0", "--no-run", "--long"]) == 0
+    assert main.main(["pilot", *table]) == 0
+    assert len(forked) == 4 and "written" not in capsys.readouterr().out
+    assert main.main([*table, "--no-run", "--long"]) == 0
     assert "1/1" in capsys.readouterr().out

@@ -27,10 +27,6 @@ def piloted(planned, wait=True, **options):
         return scheduler.carry_out(planned, jobs=1, **options)
 
 
-def states(specs):
-    return [run.state for run in planning.plan(specs)]
-
-
 def test_a_pilot_takes_over_what_a_dead_process_held(forked):
     first, second = h.specs_of(h.odd("seed=0,1", "runtime.checkpoint_every_s=0", step_s=0.25))
     planned = planning.plan([first, second])  # before anybody began
@@ -40,40 +36,38 @@ def test_a_pilot_takes_over_what_a_dead_process_held(forked):
     def kill():
         h.until(lambda: h.is_held(second))
         process.kill()
-        process.wait()
 
     killer = threading.Thread(target=kill)
     killer.start()
     outcome = piloted(planned)
     killer.join()
     assert outcome.codes == {first.label: 0, second.label: 0} and outcome.exit_code == 0
-    assert states([first, second]) == ["done", "done"] and len(forked) == 2
+    assert h.states([first, second]) == ["done", "done"] and len(forked) == 2
 
 
 def test_a_pilot_that_does_not_wait_leaves_what_others_hold(forked):
     first, second = h.specs_of(h.odd("seed=0,1", **SLOW))
     planned = planning.plan([first, second])
-    process = h.start(first)
-    h.until(lambda: h.is_held(first))
+    process = h.start_holding(first)
     outcome = piloted(planned, wait=False)
     assert outcome.codes == {second.label: 0} and outcome.elsewhere == [first.label]
     assert outcome.exit_code == 0
     process.kill()
-    process.wait()
 
 
 def test_a_pilot_that_is_stopped_while_others_hold_the_rest_is_to_be_started_again(forked, monkeypatch):
     spec = h.spec_of(h.odd(**SLOW))
     planned = planning.plan([spec])
-    process = h.start(spec)
-    h.until(lambda: h.is_held(spec))
-    monkeypatch.setattr(
-        pilot.Pilot, "_leave", lambda self, run: (self.held.append(run), self._interrupt(15, None))
-    )
+    process = h.start_holding(spec)
+
+    def leave(self, run):
+        self.held.append(run)
+        self._interrupt(15, None)
+
+    monkeypatch.setattr(pilot.Pilot, "_leave", leave)
     outcome = piloted(planned)
     assert outcome.left == [spec.label] and outcome.exit_code == 75 and not forked
     process.kill()
-    process.wait()
 
 
 def test_what_others_have_made_since_the_plan_is_not_made_again(forked):
@@ -89,10 +83,8 @@ def test_a_race_for_a_run_is_no_failure(forked, monkeypatch):
     """Another process takes the lock between our look and our worker's."""
     (spec,) = h.specs_of(h.odd("seed=0", **SLOW))
     planned = planning.plan([spec])
-    process = h.start(spec)
-    h.until(lambda: h.is_held(spec))
-    answers = iter(["missing"])
-    plain = pilot.state_of
+    process = h.start_holding(spec)
+    answers, plain = iter(["missing"]), pilot.state_of
     monkeypatch.setattr(pilot, "state_of", lambda asked: next(answers, None) or plain(asked))
     monkeypatch.setattr(scheduler, "is_held", lambda _: False)
     outcome = piloted(planned)
@@ -152,13 +144,14 @@ def test_near_the_end_of_its_job_a_pilot_starts_nothing(forked, monkeypatch):
 
 
 def test_pilots_begin_at_different_places(monkeypatch, forked):
-    specs = h.specs_of(h.odd("seed=0,1,2"))
-    begun = []
-    plain = pilot.Pilot._start_one
+    specs, begun, plain = h.specs_of(h.odd("seed=0,1,2")), [], pilot.Pilot._start_one
+
+    def start(self, run, slot):
+        begun.append(run.spec)
+        plain(self, run, slot)
+
     monkeypatch.setattr(pilot.random, "randrange", lambda n: n - 1)
-    monkeypatch.setattr(
-        pilot.Pilot, "_start_one", lambda self, run, slot: (begun.append(run.spec), plain(self, run, slot))
-    )
+    monkeypatch.setattr(pilot.Pilot, "_start_one", start)
     piloted(planning.plan(specs))
     assert begun == [specs[2], specs[0], specs[1]]
 
@@ -168,16 +161,13 @@ def test_cores_and_memory_of_a_slurm_job_are_kept(monkeypatch):
     monkeypatch.setattr(resources, "_groups", lambda _: [])
     monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
     every = resources.cores()
-    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "1")
-    assert resources.cores() == 1
-    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "4096")
-    assert resources.cores() == every
-    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "many")
-    assert resources.cores() == every
+    for granted, cores in {"1": 1, "4096": every, "many": every}.items():
+        monkeypatch.setenv("SLURM_CPUS_PER_TASK", granted)
+        assert resources.cores() == cores
     monkeypatch.setenv("SLURM_MEM_PER_NODE", "300")
-    granted = resources.free_memory()
-    assert granted < 300 * MIB
+    free = resources.free_memory()
+    assert free < 300 * MIB
     monkeypatch.delenv("SLURM_MEM_PER_NODE")
     monkeypatch.setenv("SLURM_CPUS_PER_TASK", "1")
     monkeypatch.setenv("SLURM_MEM_PER_CPU", "300")
-    assert resources.free_memory() == pytest.approx(granted, abs=20 * MIB)
+    assert resources.free_memory() == pytest.approx(free, abs=20 * MIB)

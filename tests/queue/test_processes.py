@@ -50,17 +50,15 @@ def test_records_and_surroundings_are_those_of_fresh_processes(own_server, monke
     with monkeypatch.context() as patch:
         patch.setattr(processes, "start_fresh", lambda *arguments: fresh.append(arguments))
         assert scheduler.carry_out(planning.plan(specs), jobs=2).exit_code == 0
-    records = [record.read(spec.record_path) for spec in specs]
-    curves = [h.curve(spec) for spec in specs]
+    records, curve = [record.read(spec.record_path) for spec in specs], h.curve(specs[1])
     assert not fresh and all(spec.output_file.read_text().endswith("finished\n") for spec in specs)
     assert sys.modules["__main__"] is main
     assert records[0]["metrics"] != records[1]["metrics"]
     assert scheduler.carry_out(planning.plan(specs[1:], force=True), jobs=2, force=True).exit_code == 0
     again = record.read(specs[1].record_path)  # a single run is a fresh process
-    passing = {"cost", "started", "ended", "code"}
-    for key in (records[1].keys() | again.keys()) - passing:
+    for key in (records[1].keys() | again.keys()) - {"cost", "started", "ended", "code"}:
         assert records[1][key] == again[key], key
-    assert h.curve(specs[1]) == curves[1]
+    assert h.curve(specs[1]) == curve
 
 
 def test_loading_draws_no_random_number():
@@ -74,26 +72,25 @@ def test_runs_go_on_when_their_server_is_killed_and_later_ones_have_another(fork
     overrides = h.odd("seed=0,1,2", step_s=0.2)
     specs = h.specs_of(overrides)
     process = h.start_many(overrides, tmp_path / "output", "--jobs", "2")
-    h.until(lambda: all((spec.work_folder / "metrics.jsonl").exists() for spec in specs[:2]))
+    h.until(lambda: all(map(h.begun, specs[:2])))
     first, second = (parent_of(h.holder(spec)) for spec in specs[:2])
     assert first == second != process.pid
     os.kill(first, signal.SIGKILL)
     assert process.wait() == 0, process.text()
-    assert [p.state for p in planning.plan(specs)] == ["done"] * 3
+    assert h.states(specs) == ["done"] * 3
 
 
 def test_a_server_ends_with_its_launcher_and_the_runs(fork, tmp_path):
     overrides = h.odd("seed=0,1", step_s=0.15)
     specs = h.specs_of(overrides)
     process = h.start_many(overrides, tmp_path / "output", "--jobs", "2")
-    h.until(lambda: all((spec.work_folder / "metrics.jsonl").exists() for spec in specs))
+    h.until(lambda: all(map(h.begun, specs)))
     workers = [h.holder(spec) for spec in specs]
     server = parent_of(workers[0])
     process.kill()
-    process.wait()
     assert all(processes.is_alive(pid) for pid in workers)
     h.until(lambda: not any(processes.is_alive(pid) for pid in [*workers, server]))
-    assert [p.state for p in planning.plan(specs)] == ["done"] * 2
+    assert h.states(specs) == ["done"] * 2
 
 
 # ---------------------------------------------------------------------------- the parts, without torch
@@ -226,8 +223,8 @@ def test_threads_are_seen():
 
 
 def test_classes_that_a_config_names():
-    config = {"model": {"_target_": "physml.models.sequence.lem.LEM", "inner": [{"_target_": "own.Net"}]}}
-    config["task"] = {"_target_": "tasks.adding.Adding"}
+    model = {"_target_": "physml.models.sequence.lem.LEM", "inner": [{"_target_": "own.Net"}]}
+    config = {"model": model, "task": {"_target_": "tasks.adding.Adding"}}
     assert processes.targets_of(config) == {"physml.models.sequence.lem.LEM", "tasks.adding.Adding"}
 
 
@@ -236,9 +233,9 @@ def test_forks_are_for_one_thread_on_a_cpu():
     assert not processes.may_fork(h.spec_of(h.odd("runtime.threads=2")))
 
 
-def test_threads_of_openmp_wait_briefly_unless_the_user_says_how(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
-    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+def test_threads_of_openmp_wait_briefly_unless_the_user_says_how(monkeypatch):
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name, raising=False)
     assert "GOMP_SPINCOUNT" not in processes.environment(1)
     assert int(processes.environment(2)["GOMP_SPINCOUNT"]) > 0
     monkeypatch.setenv("OMP_WAIT_POLICY", "active")
@@ -252,8 +249,7 @@ def test_the_session_of_a_run_is_as_nice_as_its_process(nice):
         "import os; from pathlib import Path; from physml.queue.worker import keep_niceness; "
         f"os.nice({nice}); keep_niceness(); print(Path('/proc/self/autogroup').read_text())"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, start_new_session=True
-    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, start_new_session=True)
     niceness = max(0, os.nice(0) + nice)  # the tests may be nice themselves
     assert done.stdout.split()[1:] == ["nice", str(niceness)], done.stderr

@@ -35,13 +35,13 @@ def order(tmp_path, code, **environment):
 # ---------------------------------------------------------------------------- settings and plan
 
 
+OWN = "which ends with the command"
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        (
-            [],
-            "2 tasks on a Ray cluster on this machine, which ends with the command, each with CPU 1, 1.5 GiB",
-        ),
+        ([], f"2 tasks on a Ray cluster on this machine, {OWN}, each with CPU 1, 1.5 GiB"),
         (["address=auto"], "2 tasks on the Ray cluster that runs on this machine, each"),
         (["address=10.0.0.1:6379", "resources={a100: 1}", "retries=2"], "Ray cluster 10.0.0.1:6379, each"),
     ],
@@ -77,8 +77,7 @@ def test_mistakes_in_its_settings_are_told(name, changes, says):
 
 
 def test_pilots_of_the_commands_own_cluster_cannot_be_left(job, monkeypatch):
-    planned = planning.plan([h.spec_of(h.odd())])
-    session = Session(Ray([]), ["x"], detach=True)
+    planned, session = planning.plan([h.spec_of(h.odd())]), Session(Ray([]), ["x"], detach=True)
     with pytest.raises(ConfigError, match="--detach needs a Ray cluster that goes on"), session.active():
         scheduler.carry_out(planned, jobs=None)
     monkeypatch.setitem(sys.modules, "ray", None)

@@ -13,7 +13,7 @@ import run_harness as h
 
 from physml.base import files, paths
 from physml.base.errors import ConfigError, InputError
-from physml.queue import planning, scheduler
+from physml.queue import planning, processes, scheduler
 from physml.queue.scheduler import Outcome
 from physml.records import record
 from physml.run import progress, resources
@@ -22,12 +22,17 @@ SLOW = {"step_s": 0.07}
 FORKS = pytest.mark.skipif(sys.platform != "linux", reason="runs are forked on Linux alone")
 
 
-def states(specs, **options):
-    return [p.state for p in planning.plan(specs, **options)]
+@pytest.fixture
+def at_once(monkeypatch):
+    """How many runs were seen side by side."""
+    seen = []
+    monkeypatch.setattr(progress.ManyLines, "show", lambda self, running, done: seen.append(len(running)))
+    return seen
 
 
-def begun(spec):
-    return (spec.work_folder / "metrics.jsonl").exists()
+def code_of(specs, jobs=None, **options):
+    """The exit code of the runs, made by a launcher in this process."""
+    return scheduler.carry_out(planning.plan(specs, **options), jobs=jobs, **options).exit_code
 
 
 # ---------------------------------------------------------------------------- plans
@@ -43,16 +48,13 @@ def test_a_plan_tells_every_state(forked):
     process = h.start(stopped)
     h.until(lambda: h.steps_done(stopped) > 0)
     process.kill()
-    process.wait()
-    process = h.start(running)
-    h.until(lambda: h.is_held(running))
+    process = h.start_holding(running)
     specs = [done, diverged, running, stopped, failed, missing]
-    assert states(specs) == ["done", "diverged", "running", "stopped", "failed", "missing"]
+    assert h.states(specs) == ["done", "diverged", "running", "stopped", "failed", "missing"]
     assert [p.todo for p in planning.plan(specs)] == [False, False, False, True, True, True]
-    assert states(specs, force=True)[:2] == ["missing", "missing"]
+    assert h.states(specs, force=True)[:2] == ["missing", "missing"]
     assert not forked  # nothing was timed
     process.kill()
-    process.wait()
 
 
 def test_time_is_told_from_records_else_from_a_few_steps(forked):
@@ -68,7 +70,7 @@ def test_time_is_told_from_records_else_from_a_few_steps(forked):
     (timed,) = planning.plan([fresh], probe=True)
     assert timed.cost.ms_per_step > 0 and timed.cost.hours > 0 and len(forked) == 1
     assert planning.plan([fresh], probe=True) == [timed] and len(forked) == 1  # kept
-    assert states([fresh]) == ["missing"]
+    assert h.states([fresh]) == ["missing"]
     broken = h.spec_of(h.odd(trouble="load"))
     assert planning.plan([broken], probe=True)[0].cost.hours is None
 
@@ -92,14 +94,12 @@ def test_settings_that_share_a_folder_are_told_apart():
 # ---------------------------------------------------------------------------- all together
 
 
-def test_runs_side_by_side_and_a_second_start(forked, monkeypatch):
+def test_runs_side_by_side_and_a_second_start(forked, at_once):
     specs = h.specs_of(h.odd("seed=0,1,2", "model.d_hidden=4,5", step_s=0.01))
-    at_once = []
-    monkeypatch.setattr(progress.ManyLines, "show", lambda self, running, done: at_once.append(len(running)))
     outcome = scheduler.carry_out(planning.plan(specs), jobs=2)
     assert max(at_once) == 2
     assert outcome.codes == {spec.label: 0 for spec in specs} and outcome.exit_code == 0
-    assert states(specs) == ["done"] * 6 and len(forked) == 6
+    assert h.states(specs) == ["done"] * 6 and len(forked) == 6
     assert scheduler.carry_out(planning.plan(specs), jobs=2) == Outcome()
     assert len(forked) == 6
 
@@ -136,14 +136,6 @@ def way(request, monkeypatch):
     return request.param
 
 
-@pytest.fixture
-def at_once(monkeypatch):
-    """How many runs were seen side by side."""
-    seen = []
-    monkeypatch.setattr(progress.ManyLines, "show", lambda self, running, done: seen.append(len(running)))
-    return seen
-
-
 def probes(forked):
     return sum("--probe" in process.arguments for process in forked)
 
@@ -153,9 +145,8 @@ def test_a_run_of_more_than_a_day_is_asked_for():
     kept = paths.work_root() / "probes" / f"{spec.place.identity}-cpu-auto-3.json"
     files.write_json(kept, {"ms_per_step": 1660.0, "hours": 95.2, "memory_mib": 900.0})
     planned = planning.plan([spec])
-    with pytest.raises(
-        ConfigError, match=r"takes about 95 core-hours on this machine. Say --yes to start it"
-    ):
+    says = r"takes about 95 core-hours on this machine\. Say --yes to start it"
+    with pytest.raises(ConfigError, match=says):
         planning.refuse_long(planned)
     planning.refuse_long([dataclasses.replace(planned[0], state="done")])
     files.write_json(kept, {"ms_per_step": 16.6, "hours": 0.952, "memory_mib": 900.0})
@@ -164,15 +155,13 @@ def test_a_run_of_more_than_a_day_is_asked_for():
 
 def test_auto_fills_the_cores(forked, machine, at_once):
     machine(3, 100_000)
-    specs = h.specs_of(h.odd("seed=0,1,2,3", step_s=0.02))
-    assert scheduler.carry_out(planning.plan(specs), jobs=None).exit_code == 0
+    assert code_of(h.specs_of(h.odd("seed=0,1,2,3", step_s=0.02))) == 0
     assert max(at_once) == 3 and probes(forked) == 0
 
 
 def test_runs_of_two_threads_take_two_cores(forked, machine, at_once):
     machine(3, 100_000)
-    specs = h.specs_of(h.odd("seed=0,1", "runtime.threads=2"))
-    assert scheduler.carry_out(planning.plan(specs), jobs=None).exit_code == 0
+    assert code_of(h.specs_of(h.odd("seed=0,1", "runtime.threads=2"))) == 0
     assert max(at_once) == 1
 
 
@@ -181,16 +170,14 @@ def test_auto_starts_no_more_than_fit_into_memory(forked, machine, at_once):
     machine(4, 100_000)
     done, *others = h.specs_of(h.odd("seed=0,1,2"))
     machine(4, 1.5 * resources.GROWTH * h.make(done)["cost"]["peak_memory_mib"])
-    assert scheduler.carry_out(planning.plan(others), jobs=None).exit_code == 0
-    assert max(at_once) == 1 and probes(forked) == 0
-    assert scheduler.carry_out(planning.plan(others, force=True), jobs=2, force=True).exit_code == 0
+    assert code_of(others) == 0 and max(at_once) == 1 and probes(forked) == 0
+    assert code_of(others, jobs=2, force=True) == 0
     assert max(at_once) == 2  # said by a person
 
 
 def test_of_each_unknown_size_one_is_tried(forked, machine, at_once, capsys):
     machine(4, 100_000)
-    specs = h.specs_of(full("seed=0,1", "model.d_hidden=4,5", "optim.lr=0.1,0.01"))
-    assert scheduler.carry_out(planning.plan(specs), jobs=None).exit_code == 0
+    assert code_of(h.specs_of(full("seed=0,1", "model.d_hidden=4,5", "optim.lr=0.1,0.01"))) == 0
     assert probes(forked) == 2 and max(at_once) > 1
     assert capsys.readouterr().err.count("trying a few steps, to know how much memory it takes") == 2
     kept = [json.loads(path.read_text()) for path in (paths.work_root() / "probes").iterdir()]
@@ -200,14 +187,13 @@ def test_of_each_unknown_size_one_is_tried(forked, machine, at_once, capsys):
 def test_what_cannot_be_tried_runs_alone(forked, machine, at_once):
     machine(4, 100_000)
     specs = h.specs_of(full("seed=0,1", trouble="load"))
-    assert scheduler.carry_out(planning.plan(specs), jobs=None).exit_code == 1
-    assert max(at_once) <= 1 and states(specs) == ["failed", "failed"]
+    assert code_of(specs) == 1
+    assert max(at_once) <= 1 and h.states(specs) == ["failed", "failed"]
 
 
 def test_one_run_is_not_tried_first(forked, machine):
     machine(4, 100_000)
-    assert scheduler.carry_out(planning.plan([h.spec_of(full())]), jobs=None).exit_code == 0
-    assert probes(forked) == 0
+    assert code_of([h.spec_of(full())]) == 0 and probes(forked) == 0
 
 
 def test_a_stop_while_one_is_tried(forked, machine, monkeypatch):
@@ -225,25 +211,17 @@ def test_one_that_fails_does_not_stop_the_others(way, tmp_path):
     several = [*(o for o in h.odd() if "trouble" not in o), "+task.trouble=nan_loss,none,memory,nan_train"]
     process = h.start_many(several, tmp_path / "output", "--jobs", "2")
     assert process.wait() == 1, process.text()
-    specs = h.specs_of(several)
-    assert states(specs) == ["diverged", "done", "failed", "missing"]
+    assert h.states(h.specs_of(several)) == ["diverged", "done", "failed", "missing"]
     said = process.text()
-    assert "hold NaN or infinite values. (exit 2; " in said
-    assert "diverged: the loss is not finite" in said
+    assert "hold NaN or infinite values. (exit 2; " in said and "diverged: the loss is not finite" in said
     assert "failed: out of memory: OutOfMemoryError" in said
 
 
 @pytest.mark.parametrize(
     ("codes", "left", "code"),
     [
-        ([], [], 0),
-        ([0, 0], [], 0),
-        ([0, 1], [], 1),
-        ([0, 2], [], 2),
-        ([1, 2], [], 1),
-        ([0, 1, 75], [], 75),
-        ([0, 2], ["x"], 75),
-        ([0, 3], [], 1),
+        *(([], [], 0), ([0, 0], [], 0), ([0, 1], [], 1), ([0, 2], [], 2), ([1, 2], [], 1), ([0, 3], [], 1)),
+        *(([0, 1, 75], [], 75), ([0, 2], ["x"], 75)),
     ],
 )
 def test_exit_codes(codes, left, code):
@@ -257,10 +235,10 @@ def test_out_of_time_and_on_with_the_next_start(way, tmp_path):
     first = h.start_many(overrides, tmp_path / "first", *flags, command=run_child.out_of_time)
     assert first.wait() == 75, first.text()
     specs = h.specs_of(overrides)
-    assert states(specs) == ["stopped", "missing"]
-    assert "stopping: each run writes a checkpoint" in first.text()
-    assert "seed=0: stopped; the same command goes on" in first.text()
-    assert "seed=1: not started" in first.text()
+    assert h.states(specs) == ["stopped", "missing"]
+    said = first.text()
+    assert "stopping: each run writes a checkpoint" in said and "seed=1: not started" in said
+    assert "seed=0: stopped; the same command goes on" in said
     second = h.start_many(overrides, tmp_path / "second", "--jobs", "2")
     assert second.wait() == 0, second.text()
     assert [record.read(s.record_path)["metrics"] for s in specs] == want
@@ -271,34 +249,26 @@ def test_a_stop_reaches_all_runs_and_nothing_goes_on(way, number, tmp_path):
     overrides = h.odd("seed=0,1,2", **SLOW)
     specs = h.specs_of(overrides)
     process = h.start_many(overrides, tmp_path / "output", "--jobs", "2")
-    h.until(lambda: begun(specs[0]) and begun(specs[1]))
+    h.until(lambda: h.begun(specs[0]) and h.begun(specs[1]))
     workers = [h.holder(spec) for spec in specs[:2]]
     process.send_signal(number)
     assert process.wait() == 75, process.text()
-    assert states(specs) == ["stopped", "stopped", "missing"], "not at their end"
-    assert not any(alive(pid) for pid in workers)
-
-
-def alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    assert h.states(specs) == ["stopped", "stopped", "missing"], "not at their end"
+    assert not any(processes.is_alive(pid) for pid in workers)
 
 
 def test_a_worker_that_is_killed_is_said_and_made_next_time(way, tmp_path):
     overrides = h.odd("seed=0,1", **SLOW)
     specs = h.specs_of(overrides)
     process = h.start_many(overrides, tmp_path / "output", "--jobs", "2")
-    h.until(lambda: all(begun(spec) for spec in specs))
+    h.until(lambda: all(h.begun(spec) for spec in specs))
     os.kill(h.holder(specs[0]), signal.SIGKILL)
     assert process.wait() == 1
     killed = f"seed={specs[0].place.seed}: killed by SIGKILL: perhaps out of memory; the same command goes on"
     assert killed in process.text()
-    assert states(specs) == ["missing", "done"]
+    assert h.states(specs) == ["missing", "done"]
     again = h.start_many(overrides, tmp_path / "again")
-    assert again.wait() == 0 and states(specs) == ["done", "done"]
+    assert again.wait() == 0 and h.states(specs) == ["done", "done"]
 
 
 def test_runs_go_on_when_their_launcher_is_killed(way, tmp_path):
@@ -306,21 +276,19 @@ def test_runs_go_on_when_their_launcher_is_killed(way, tmp_path):
     overrides = h.odd("seed=0,1", step_s=0.15)
     specs = h.specs_of(overrides)
     process = h.start_many(overrides, tmp_path / "first", "--jobs", "2")
-    h.until(lambda: all(begun(spec) for spec in specs))
+    h.until(lambda: all(h.begun(spec) for spec in specs))
     process.kill()
-    process.wait()
-    assert states(specs) == ["running", "running"]
+    assert h.states(specs) == ["running", "running"]
     second = h.start_many(overrides, tmp_path / "second")
     assert second.wait() == 0
     assert all(f"seed={spec.place.seed}: running" in second.text() for spec in specs), second.text()
-    h.until(lambda: states(specs) == ["done", "done"])
+    h.until(lambda: h.states(specs) == ["done", "done"])
 
 
 def test_a_run_begun_elsewhere_since_the_plan_is_passed_over(forked):
     specs = h.specs_of(h.odd("seed=0,1", **SLOW))
     planned = planning.plan(specs)
-    other = h.start(specs[0])
-    h.until(lambda: h.is_held(specs[0]))
+    other = h.start_holding(specs[0])
     outcome = scheduler.carry_out(planned, jobs=2)
     assert outcome.elsewhere == [specs[0].label] and outcome.codes == {specs[1].label: 0}
     assert other.wait() == 0
@@ -330,14 +298,14 @@ def test_an_error_of_the_launcher_leaves_nothing_running(forked, monkeypatch):
     specs = h.specs_of(h.odd("seed=0,1", **SLOW))
 
     def broken(self, running, done):
-        if all(begun(spec) for spec in specs):
+        if all(h.begun(spec) for spec in specs):
             raise BrokenPipeError
 
     monkeypatch.setattr(progress.ManyLines, "show", broken)
     with pytest.raises(BrokenPipeError):
         scheduler.carry_out(planning.plan(specs), jobs=2)
     assert [process.poll() for process in forked] == [75, 75]
-    assert states(specs) == ["stopped", "stopped"]
+    assert h.states(specs) == ["stopped", "stopped"]
 
 
 def test_a_run_that_cannot_be_started_is_one_failure(forked, monkeypatch, capsys):
@@ -358,11 +326,9 @@ def test_the_worker_is_a_python_of_its_own(tmp_path, monkeypatch):
     (tmp_path / "elsewhere" / "tasks.py").write_text("raise SystemExit('the wrong tasks')")
     monkeypatch.chdir(tmp_path / "elsewhere")
     small = [o for o in h.SMALL if not o.startswith("trainer.max_steps")]
-    overrides = [*small, "task=adding", "trainer.max_steps=2", "seed=3"]
-    spec = h.spec_of(overrides)
+    spec = h.spec_of([*small, "task=adding", "trainer.max_steps=2", "seed=3"])
     outcome = scheduler.carry_out(planning.plan([spec]), jobs=1)
-    output = (spec.work_folder / "output.txt").read_text()
-    assert outcome.exit_code == 0, output
+    assert outcome.exit_code == 0, (spec.work_folder / "output.txt").read_text()
     recorded = record.read(spec.record_path)
     assert recorded["machine"]["threads"] == 1 and recorded["seed"] == 3
     assert json.loads((spec.work_folder / "spec.json").read_text())["spec"]["config"] == spec.config

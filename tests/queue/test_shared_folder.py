@@ -31,10 +31,8 @@ def test_two_nodes_meet_by_the_same_command(tmp_path):
 
 def test_a_folder_whose_locks_are_local_is_refused(tmp_path, monkeypatch, capsys):
     """The second process looks here, where no lock is ever seen; the first one is started by hand."""
-    other = threading.Thread(
-        target=lambda: shared_folder._Meeting(tmp_path / ".physml-shared", 60).findings()
-    )
-    (tmp_path / ".physml-shared").mkdir()
+    (place := tmp_path / ".physml-shared").mkdir()
+    other = threading.Thread(target=lambda: shared_folder._Meeting(place, 60).findings())
     monkeypatch.setattr(shared_folder.files, "is_locked", lambda _: False)
     other.start()
     assert main.main(["doctor", "--shared", str(tmp_path), "--nodes", "2"]) == 1

@@ -13,6 +13,7 @@ from physml.queue.status import Seen, duration, seen, summary
 from physml.run import history
 
 SLOW = {"step_s": 0.2}
+TABLE = ("lem-9", "--smoke", "--seeds", "0")
 
 
 def of(spec):
@@ -32,7 +33,6 @@ def test_each_state_of_a_run_is_told(forked):
     assert now.state == "running" and now.steps > now.step and 0 < now.hours_left < 1
     assert f"(pid {process.pid})" in now.host and "left" in now.text and now.silent_s is None
     process.kill()
-    process.wait()
     assert of(running).state == "stopped" and of(running).step >= now.step
     assert (of(done).state, of(missing).state) == ("done", "missing")
     failure = of(failed)
@@ -59,13 +59,8 @@ def test_a_run_without_news_is_called_silent():
 
 
 def test_times_are_told_in_two_units():
-    assert [duration(hours) for hours in (0.0, 1.0, 1.99, 24.0, 49.5)] == [
-        "0 s",
-        "1 h 0 min",
-        "1 h 59 min",
-        "1 d 0 h",
-        "2 d 1 h",
-    ]
+    texts = {0.0: "0 s", 1.0: "1 h 0 min", 1.99: "1 h 59 min", 24.0: "1 d 0 h", 49.5: "2 d 1 h"}
+    assert {hours: duration(hours) for hours in texts} == texts
     assert Seen(None, "blocked", reason="no data").text == "no data"
 
 
@@ -75,16 +70,16 @@ def shared(monkeypatch, tmp_path):
 
 
 def test_status_of_a_table_before_and_after(forked, shared, capsys):
-    assert main.main(["status", "lem-9", "--smoke", "--seeds", "0"]) == 0
+    assert main.main(["status", *TABLE]) == 0
     assert "lem-9: 4 runs: 4 missing; 4 of unknown time" in capsys.readouterr().out
-    assert main.main(["table", "lem-9", "--smoke", "--seeds", "0"]) == 0
+    assert main.main(["table", *TABLE]) == 0
     capsys.readouterr()
-    assert main.main(["status", "lem-9", "lem/fitzhugh_nagumo-lem", "--smoke", "--seeds", "0", "--all"]) == 0
+    assert main.main(["status", "lem/fitzhugh_nagumo-lem", *TABLE, "--all"]) == 0
     out = capsys.readouterr().out
     assert "lem-9: 4 runs: 4 done" in out and "lem/fitzhugh_nagumo-lem: 1 run: 1 done" in out
     assert main.main(["status"]) == 0
     assert "4 runs: 4 done" in capsys.readouterr().out
-    assert main.main(["logs", "lem-9", "--smoke", "--seeds", "0", "--lines", "1"]) == 0
+    assert main.main(["logs", *TABLE, "--lines", "1"]) == 0
     out = capsys.readouterr().out
     assert out.count("output.txt") == 4 and "finished" in out
     assert main.main(["failed"]) == 0 and main.main(["retry"]) == 0
@@ -110,8 +105,7 @@ def test_a_file_of_a_run_that_leads_elsewhere_is_left_out(place, shared, capsys)
 def test_a_hopeless_run_is_found_and_started_anew(forked, shared, capsys):
     spec = h.spec_of(h.odd(trouble="memory"))
     for _ in range(history.LIMIT):
-        process = h.start(spec)
-        process.wait()
+        h.start(spec).wait()
     assert main.main(["failed"]) == 1
     out = capsys.readouterr().out
     assert "given up" in out and "3 attempts in vain" in out and "output.txt" in out
@@ -122,10 +116,11 @@ def test_a_hopeless_run_is_found_and_started_anew(forked, shared, capsys):
 
 def test_watching_ends_when_all_is_done(forked, shared, capsys, monkeypatch):
     looks = []
-    monkeypatch.setattr(status.time, "sleep", lambda _: (looks.append(1), h_make())[1])
 
-    def h_make():
-        assert main.main(["table", "lem-9", "--smoke", "--seeds", "0"]) == 0
+    def sleep(_):
+        looks.append(1)
+        assert main.main(["table", *TABLE]) == 0
 
-    assert main.main(["status", "lem-9", "--smoke", "--seeds", "0", "--watch"]) == 0
+    monkeypatch.setattr(status.time, "sleep", sleep)
+    assert main.main(["status", *TABLE, "--watch"]) == 0
     assert len(looks) == 1 and "lem-9: 4 runs: 4 done" in capsys.readouterr().out

@@ -36,14 +36,12 @@ def test_the_record_says_what_ran(name):
     spec = h.spec_of(lem(f"runtime.backend={name}"))
     before = backend.ran()
     assert h.make(spec)["backend"] == name
-    assert log_of(spec) == ""
-    assert backend.ran() == before
+    assert log_of(spec) == "" and backend.ran() == before
 
 
 def test_a_layers_own_backend_goes_first():
-    assert (
-        h.make(h.spec_of(lem("model.backend=reference", "runtime.backend=torch")))["backend"] == "reference"
-    )
+    spec = h.spec_of(lem("model.backend=reference", "runtime.backend=torch"))
+    assert h.make(spec)["backend"] == "reference"
 
 
 def test_a_wish_that_nothing_can_fulfil_is_one_line_in_the_log():
@@ -57,8 +55,7 @@ def test_a_wish_that_nothing_can_fulfil_is_one_line_in_the_log():
 def test_a_layer_without_a_keyword_hears_the_wish_too():
     overrides = [o for o in h.odd("model=fastrnn", "runtime.backend=reference") if o != "model=lstm"]
     spec = h.spec_of(overrides)
-    assert h.make(spec)["backend"] == "reference"
-    assert log_of(spec) == ""
+    assert h.make(spec)["backend"] == "reference" and log_of(spec) == ""
 
 
 def test_a_fall_back_is_one_line_in_the_log():
@@ -90,8 +87,7 @@ def test_a_layer_that_demands_c_says_why_there_is_none(capsys):
 def test_runs_that_start_at_once_compile_once(forked, tmp_path, monkeypatch):
     monkeypatch.setenv("PHYSML_CACHE", str(tmp_path / "empty"))
     specs = h.specs_of(lem("seed=0,1", "runtime.device=cpu"))
-    outcome = scheduler.carry_out(planning.plan(specs), jobs=2)
-    assert outcome.exit_code == 0
+    assert scheduler.carry_out(planning.plan(specs), jobs=2).exit_code == 0
     assert [json.loads(spec.record_path.read_text())["backend"] for spec in specs] == ["native"] * 2
     assert [log_of(spec) for spec in specs] == ["", ""]
     assert len(list((paths.cache_root() / "native").glob("lem-float-*.so"))) == 1
@@ -121,8 +117,7 @@ def test_a_run_that_went_on_with_another_backend_tells_both():
 
 
 def test_the_probe_times_the_backend_that_will_run(monkeypatch):
-    chosen = []
-    real = backend.Op._chosen
+    chosen, real = [], backend.Op._chosen
 
     def watched(self, *arguments):
         chosen.append(real(self, *arguments))

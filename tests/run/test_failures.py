@@ -21,9 +21,8 @@ def record(overrides):
 def test_a_loss_that_is_not_a_number_is_divergence(capsys):
     overrides = h.odd(trouble="nan_loss", at=6)
     assert run(overrides) == 1
-    diverged = record(overrides)
-    assert diverged["status"] == "diverged"
-    assert diverged["reason"] == "the loss is not finite in epoch 2, by step 8"
+    diverged, reason = record(overrides), "the loss is not finite in epoch 2, by step 8"
+    assert (diverged["status"], diverged["reason"]) == ("diverged", reason)
     assert diverged["metrics"]["last"] is None and diverged["metrics"]["best"]["test"]["mse"] < 10
     assert diverged["selected"]["epoch"] == 1 and diverged["references"]
     assert run(overrides) == 1
@@ -72,10 +71,8 @@ def test_out_of_memory_is_a_status_and_is_tried_again(monkeypatch, capsys):
     overrides = h.odd(trouble="memory", at=5)
     assert run(overrides) == 1
     ended = record(overrides)
-    assert ended["status"] == "failed"
-    assert (
-        ended["reason"] == "out of memory: OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
-    )
+    reason = "out of memory: OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+    assert (ended["status"], ended["reason"]) == ("failed", reason)
     assert "failed: " in capsys.readouterr().out
     with monkeypatch.context() as context:
         context.setattr(h.task_class("Odd"), "at", property(lambda _: 100, lambda *_: None), raising=False)
@@ -103,8 +100,8 @@ def test_other_errors_are_called_by_their_name():
 
 
 def test_a_mistake_in_an_own_model_is_a_status():
-    overrides = h.odd("model=own", "model._target_=odd_tasks.Broken")
-    overrides = [o for o in overrides if o != "model=lstm"]
+    typed = h.odd("model=own", "model._target_=odd_tasks.Broken")
+    overrides = [o for o in typed if o != "model=lstm"]
     assert run(overrides) == 1
     failed = record(overrides)
     assert failed["status"] == "failed" and failed["reason"].startswith("RuntimeError: ")
@@ -134,9 +131,8 @@ def test_a_device_that_is_not_there(monkeypatch, capsys):
 
 
 def test_selection_on_test_cannot_be_asked_for_where_test_is_not_scored():
-    spec = h.spec_of(
-        h.odd("trainer.select._target_=physml.training.selection.BestTest", "runtime.score_test=false")
-    )
+    select = "trainer.select._target_=physml.training.selection.BestTest"
+    spec = h.spec_of(h.odd(select, "runtime.score_test=false"))
     with pytest.raises(ConfigError, match="BestTest looks at test data"):
         h.make(spec)
 

@@ -40,12 +40,8 @@ def test_weights_are_kept_once_their_score_is_that_of_the_record():
     spec = h.spec_of([*TINY, "runtime.save_model=true"])
     run = {**h.make(spec), "experiment": "lem/adding-500-lem"}
     target = keeping.keep(run, path_of(run))
-    assert (
-        target
-        == results_root() / "weights" / "lem" / "adding-500-lem.safetensors"
-        == kept.find("lem/adding-500-lem")
-    )
-    assert target.with_suffix(".json").exists()
+    assert target == results_root() / "weights" / "lem" / "adding-500-lem.safetensors"
+    assert target == kept.find("lem/adding-500-lem") and target.with_suffix(".json").exists()
     wrong = {**run, "metrics": {"best": {"test": {"mse": run["metrics"]["best"]["test"]["mse"] * 1.01}}}}
     with pytest.raises(DataError, match=r"gives test mse .*, the record .*: these are not the weights"):
         keeping.keep(wrong, path_of(run))

@@ -16,12 +16,8 @@ from physml.run.trackers.tracker import TrackedRun
 mlflow = pytest.importorskip("mlflow", reason="MLflow is not installed: pip install '.[mlflow]'")
 
 # Of MLflow's own: options of SQLAlchemy that are to go, connections that are left to the collector.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+WARNINGS = ("Deprecation", "Resource", "Future", "pytest.PytestUnraisableException")
+pytestmark = [pytest.mark.filterwarnings(f"ignore::{kind}Warning") for kind in WARNINGS]
 TRACKED = "tracker=mlflow"
 
 
@@ -56,10 +52,8 @@ class Copy:
         (run,) = self.runs
         self.status, self.tags, self.params = run.info.status, run.data.tags, run.data.params
         self.metrics, self.id = run.data.metrics, run.info.run_id
-        self.history = {
-            name: [(point.step, point.value) for point in client.get_metric_history(self.id, name)]
-            for name in self.metrics
-        }
+        points = {name: client.get_metric_history(self.id, name) for name in self.metrics}
+        self.history = {name: [(p.step, p.value) for p in history] for name, history in points.items()}
 
 
 def test_a_run_is_copied_whole(database):

@@ -1,6 +1,7 @@
 """`physml rerun`: equal on this machine, within rounding on another backend, and what is refused."""
 
 import json
+from typing import Any
 
 import pytest
 import run_harness as h
@@ -28,6 +29,14 @@ def again(capsys):
     return call
 
 
+@pytest.fixture
+def spec():
+    """A run that has been made."""
+    run = h.spec_of(list(SMALL))
+    h.make(run)
+    return run
+
+
 def rewritten(path, **changes):
     """The record at a path with other fields of its own."""
     record.write(path, {**record.read(path), **changes})
@@ -38,8 +47,7 @@ def test_a_run_is_the_same_again_and_its_record_stays(again, roots):
     h.make(spec)
     before = spec.record_path.read_bytes()
     code, out, _ = again(spec.record_path)
-    assert code == 0
-    assert "\nequal to the bit: all " in out
+    assert code == 0 and "\nequal to the bit: all " in out
     assert spec.record_path.read_bytes() == before
     (new,) = (roots / "results/runs/adhoc/rerun-adding-lem").glob(record.RUNS)
     assert f"again:    {new}" in out
@@ -48,27 +56,20 @@ def test_a_run_is_the_same_again_and_its_record_stays(again, roots):
     assert code == 0 and "rerun-rerun-adding-lem" in out
 
 
-def test_a_record_may_name_an_option_that_has_gone(again):
-    spec = h.spec_of(list(SMALL))
-    h.make(spec)
+def test_a_record_may_name_an_option_that_has_gone(again, spec):
     config = record.read(spec.record_path)["config"]
     rewritten(spec.record_path, config=config | {"runtime": config["runtime"] | {"energy": False}})
     code, out, _ = again(spec.record_path)
     assert code == 0 and "\nequal to the bit: all " in out
 
 
-def test_another_backend_is_within_rounding(again):
-    spec = h.spec_of(list(SMALL))
-    h.make(spec)
+def test_another_backend_is_within_rounding(again, spec):
     code, out, _ = again("adding-lem", "--backend", "reference")
-    assert code == 0
-    assert "backend reference, was torch" in out
+    assert code == 0 and "backend reference, was torch" in out
 
 
-def test_other_numbers_are_different(again):
-    spec = h.spec_of(list(SMALL))
-    recorded = h.make(spec)
-    metrics = recorded["metrics"]
+def test_other_numbers_are_different(again, spec):
+    metrics: Any = record.read(spec.record_path)["metrics"]
     metrics["best"]["test"]["mse"] += 0.5
     rewritten(spec.record_path, metrics=metrics)
     code, out, _ = again(spec.record_path)
@@ -76,23 +77,17 @@ def test_other_numbers_are_different(again):
     assert "\ndifferent: test/mse is " in out and "1 recorded seed on this split" in out
 
 
-def test_a_plan_trains_nothing(again, roots):
-    spec = h.spec_of(list(SMALL))
-    h.make(spec)
+def test_a_plan_trains_nothing(again, spec, roots):
     code, out, _ = again("adding-lem", "--plan")
     assert code == 0
     assert "trains again: " in out and "(6 steps of " in out
     assert not (roots / "results/runs/adhoc/rerun-adding-lem").exists()
 
 
-def test_what_is_refused(again, monkeypatch):
-    spec = h.spec_of(list(SMALL))
-    h.make(spec)
+def test_what_is_refused(again, spec, monkeypatch):
     path = spec.record_path
-    for name, says in {
-        "lem/adding-lme": "there is no run lem/adding-lme",
-        "nothing.json": "nothing.json cannot be read",
-    }.items():
+    lost = {"lem/adding-lme": "there is no run lem/adding-lme", "nothing.json": "nothing.json cannot be read"}
+    for name, says in lost.items():
         code, out, err = again(name)
         assert (code, out) == (2, "") and says in err
     code, _, err = again("adding-lem", "--seed", "9")
@@ -105,9 +100,7 @@ def test_what_is_refused(again, monkeypatch):
     assert code == 2 and "the run is failed, so there are no numbers to compare" in err
 
 
-def test_a_setting_that_is_another_today_is_refused_with_what_differs(again):
-    spec = h.spec_of(list(SMALL))
-    h.make(spec)
+def test_a_setting_that_is_another_today_is_refused_with_what_differs(again, spec):
     (setting,) = spec.record_path.parent.glob("*.setting.json")
     content = json.loads(setting.read_text())
     content["config"]["model"]["d_hidden"] = 4
@@ -115,8 +108,7 @@ def test_a_setting_that_is_another_today_is_refused_with_what_differs(again):
     changed["config"]["model"]["d_hidden"] = 4
     record.write(spec.record_path, changed)
     code, _, err = again(spec.record_path)
-    assert code == 2
-    assert "with this code, not " in err and "model.d_hidden 4, was 3" in err
+    assert code == 2 and "with this code, not " in err and "model.d_hidden 4, was 3" in err
 
 
 def test_code_of_the_user_runs_only_where_the_user_names_it(again):
@@ -128,9 +120,7 @@ def test_code_of_the_user_runs_only_where_the_user_names_it(again):
     assert code == 0 and "equal to the bit" in out
 
 
-def test_a_record_of_uncommitted_code_says_so(again):
-    spec = h.spec_of(list(SMALL))
-    recorded = h.make(spec)
-    rewritten(spec.record_path, code=recorded["code"] | {"dirty": True})
+def test_a_record_of_uncommitted_code_says_so(again, spec):
+    rewritten(spec.record_path, code=record.read(spec.record_path)["code"] | {"dirty": True})
     _, out, _ = again(spec.record_path, "--plan")
     assert "was made on uncommitted code: no commit holds what produced it." in out

@@ -29,10 +29,6 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 # ---------------------------------------------------------------------------- cores
 
 
-def test_cores_are_those_of_the_affinity(machine) -> None:
-    assert resources.cores() == 8
-
-
 @pytest.mark.parametrize(
     ("files", "cores"),
     [
@@ -44,19 +40,16 @@ def test_cores_are_those_of_the_affinity(machine) -> None:
     ],
 )
 def test_a_quota_of_any_group_above_counts(machine, files: dict[str, str], cores: int) -> None:
+    assert resources.cores() == 8  # those of the affinity
     machine({"proc/self/cgroup": "0::/a/b\n", **files})
     assert resources.cores() == cores
 
 
 @pytest.mark.parametrize(("quota", "cores"), [("-1", 8), ("250000", 2)])
 def test_quotas_of_version_1(machine, quota: str, cores: int) -> None:
-    machine(
-        {
-            "proc/self/cgroup": "4:memory:/a\n3:cpu,cpuacct:/a\n0::/\n",
-            "cgroup/cpu,cpuacct/a/cpu.cfs_quota_us": quota,
-            "cgroup/cpu,cpuacct/a/cpu.cfs_period_us": "100000",
-        }
-    )
+    group = "cgroup/cpu,cpuacct/a/cpu.cfs_"
+    machine({f"{group}quota_us": quota, f"{group}period_us": "100000"})
+    machine({"proc/self/cgroup": "4:memory:/a\n3:cpu,cpuacct:/a\n0::/\n"})
     assert resources.cores() == cores
 
 
@@ -72,27 +65,20 @@ def test_free_memory_is_what_the_machine_has(machine) -> None:
 
 
 def test_free_memory_is_what_a_group_may_still_take(machine) -> None:
-    machine({**MEMINFO, "proc/self/cgroup": "0::/a\n", "cgroup/a/memory.max": "max\n"})
-    machine(
-        {"cgroup/a/memory.current": f"{3 * GIB}\n", "cgroup/a/memory.stat": f"anon 5\ninactive_file {GIB}\n"}
-    )
+    machine(MEMINFO | {"proc/self/cgroup": "0::/a\n", "cgroup/a/memory.max": "max\n"})
+    machine({"cgroup/a/memory.stat": f"anon 5\ninactive_file {GIB}\n"})
+    machine({"cgroup/a/memory.current": f"{3 * GIB}\n"})
     assert resources.free_memory() == 16 * GIB
     machine({"cgroup/a/memory.max": f"{4 * GIB}\n"})
     assert resources.free_memory() == 2 * GIB
 
 
 def test_free_memory_of_version_1(machine) -> None:
-    machine(
-        {
-            **MEMINFO,
-            "proc/self/cgroup": "4:memory:/a\n",
-            "cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
-            "cgroup/memory/memory.usage_in_bytes": f"{GIB}\n",
-            "cgroup/memory/a/memory.limit_in_bytes": f"{8 * GIB}\n",
-            "cgroup/memory/a/memory.usage_in_bytes": f"{GIB}\n",
-            "cgroup/memory/a/memory.stat": "total_inactive_file 0\n",
-        }
-    )
+    machine(MEMINFO | {"proc/self/cgroup": "4:memory:/a\n"})
+    for group, limit in {"memory": 9223372036854771712, "memory/a": 8 * GIB}.items():
+        machine({f"cgroup/{group}/memory.limit_in_bytes": f"{limit}\n"})
+        machine({f"cgroup/{group}/memory.usage_in_bytes": f"{GIB}\n"})
+    machine({"cgroup/memory/a/memory.stat": "total_inactive_file 0\n"})
     assert resources.free_memory() == 7 * GIB
 
 

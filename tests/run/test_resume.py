@@ -45,6 +45,17 @@ def result(spec):
     return h.numbers(done), h.curve(spec)
 
 
+class Stop:
+    """SIGTERM to this process, the first time that it is called with a true value."""
+
+    sent = False
+
+    def __call__(self, now=True):
+        if now and not self.sent:
+            self.sent = True
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
 def new_checkpoint(spec):
     """A condition: a checkpoint has been written since this call."""
 
@@ -58,9 +69,10 @@ def new_checkpoint(spec):
     return lambda: number() not in (None, before)
 
 
-@pytest.mark.parametrize(
-    ("schedule", "every_s"), [("steps", 0), ("plateau", 0), ("cosine", 0.03), ("cycle", 0.03)]
-)
+EVERY_S = {"steps": 0, "plateau": 0, "cosine": 0.03, "cycle": 0.03}
+
+
+@pytest.mark.parametrize(("schedule", "every_s"), EVERY_S.items())
 def test_killed_at_random_moments(schedule, every_s, monkeypatch, tmp_path):
     rate = f"trainer.schedule={SCHEDULES[schedule]}"
     overrides = (*NET, rate, PATIENCE, f"runtime.checkpoint_every_s={every_s}")
@@ -93,7 +105,7 @@ def test_stopped_within_an_epoch(number, monkeypatch, tmp_path):
     want = undisturbed(overrides, monkeypatch, tmp_path)
     spec = h.spec_of(h.odd(*overrides, step_s=0.04))
     process = h.start(spec)
-    h.until(lambda: (spec.work_folder / "metrics.jsonl").exists())
+    h.until(lambda: h.begun(spec))
     time.sleep(0.3)
     process.send_signal(number)
     assert process.wait() == 75
@@ -114,30 +126,19 @@ def test_a_run_that_ends_at_a_value_ends_there_after_a_stop(where, monkeypatch, 
     rule = f"trainer.stop={{_target_: physml.training.selection.Reached, value: {value!r}, metric: null}}"
     want = undisturbed((*NET, rule), monkeypatch, tmp_path)
     assert (want[0]["n_epochs"], want[1]) == (end, curve[:end])
-    spec = h.spec_of(h.odd(*NET, rule))
-    stopped = []
-
-    def stop_here():
-        if not stopped:
-            stopped.append(True)
-            os.kill(os.getpid(), signal.SIGTERM)
-
+    spec, stop = h.spec_of(h.odd(*NET, rule)), Stop()
     names = {"a step": "_step", "the evaluation that reaches it": "_evaluation"}
     name = names.get(where, "_advance_schedule")
     original = getattr(Trainer, name)
 
     def patched(self, *arguments):
-        if self.epoch == end - (1 if name != "_advance_schedule" else 0):
-            stop_here()
+        stop(self.epoch == end - (name != "_advance_schedule"))
         return original(self, *arguments)
 
-    with monkeypatch.context() as context:
+    with monkeypatch.context() as context, pytest.raises(Preempted, match="SIGTERM"):
         context.setattr(Trainer, name, patched)
-        with pytest.raises(Preempted, match="SIGTERM"):
-            h.make(spec)
-    assert stopped
-    assert h.numbers(h.make(spec)) == want[0]
-    assert h.curve(spec) == want[1]
+        h.make(spec)
+    assert stop.sent and (h.numbers(h.make(spec)), h.curve(spec)) == want
 
 
 def test_what_was_trained_on_unverified_data_counts_only_where_no_more_is_asked_for():
@@ -175,7 +176,7 @@ def test_a_stopped_run_of_unverified_data_is_not_gone_on_with_where_more_is_aske
 
 def test_the_command_says_what_happened(tmp_path):
     """75, then 0, then `finished already`."""
-    arguments = ["run", *h.odd("runtime.checkpoint_every_s=0", step_s=0.05)]
+    arguments = ["run", *h.odd(ALWAYS, step_s=0.05)]
     spec = h.spec_of(arguments[1:])
     first = h.start_command(arguments, tmp_path / "first")
     h.until(lambda: h.steps_done(spec) > 0)
@@ -190,49 +191,38 @@ def test_the_command_says_what_happened(tmp_path):
     assert "finished already: " in third.text() and "--force trains it again" in third.text()
 
 
-@pytest.mark.parametrize("after", ["an evaluation", "the data", "the last step"])
+AFTER = {"an evaluation": "score", "the data": "load"}
+
+
+@pytest.mark.parametrize("after", [*AFTER, "the last step"])
 def test_a_stop_does_not_wait(after, monkeypatch, tmp_path):
     """Not for a long evaluation, nor for data that are made, nor for the test part; the bits are the same."""
     overrides = (*NET, "trainer.eval_batch_size=1", f"trainer.schedule={SCHEDULES['steps']}")
     want = undisturbed(overrides, monkeypatch, tmp_path)
-    spec = h.spec_of(h.odd(*overrides))
-    stopped = []
-
-    def stop_here(*_):
-        if not stopped:
-            stopped.append(True)
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    task = h.task_class("Odd")
-    name = {"an evaluation": "score", "the data": "load", "the last step": "references"}[after]
-    original = getattr(task, name)
+    spec, stop = h.spec_of(h.odd(*overrides)), Stop()
+    task, last = h.task_class("Odd"), after == "the last step"
+    cls, name = (Trainer, "_advance_schedule") if last else (task, AFTER[after])
+    original = getattr(cls, name)
 
     def patched(self, *arguments):
-        if after != "the last step":
-            stop_here()
-        return original(self, *arguments)
+        if not last:
+            stop()
+        returned = original(self, *arguments)
+        if last:
+            stop(self.done)
+        return returned
 
-    with monkeypatch.context() as context:
-        context.setattr(task, name, patched)
-        if after == "the last step":
-            advance = Trainer._advance_schedule
-            context.setattr(
-                Trainer,
-                "_advance_schedule",
-                lambda self, row: (advance(self, row), self.done and stop_here()),
-            )
-        with pytest.raises(Preempted, match="SIGTERM"):
-            h.make(spec)
-    assert stopped
+    with monkeypatch.context() as context, pytest.raises(Preempted, match="SIGTERM"):
+        context.setattr(cls, name, patched)
+        h.make(spec)
+    assert stop.sent
     state = checkpoint.load(spec.work_folder, spec.place.identity)
     if after == "the data":
         assert state is None
     else:
-        trainer = state["trainer"]
-        where = (trainer["epoch"], trainer["step"], trainer["step_in_epoch"])
-        assert where == ((0, 4, 4) if after == "an evaluation" else (6, 24, 0))
-    assert h.numbers(h.make(spec)) == want[0]
-    assert h.curve(spec) == want[1]
+        at = tuple(state["trainer"][key] for key in ("epoch", "step", "step_in_epoch"))
+        assert at == ((6, 24, 0) if last else (0, 4, 4))
+    assert (h.numbers(h.make(spec)), h.curve(spec)) == want
 
 
 def test_a_stop_is_a_stop_whatever_the_interrupted_makes_of_it(monkeypatch):
@@ -275,8 +265,7 @@ def test_a_forced_run_that_is_stopped_goes_on(tmp_path):
     h.until(lambda: (spec.work_folder / "metrics.jsonl").stat().st_size == 0)
     time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
-    assert process.wait() == 75
-    assert h.steps_done(spec) > 0
+    assert process.wait() == 75 and h.steps_done(spec) > 0
     assert h.make(spec)["skipped"]  # the first record still stands
     again = h.start(spec, force=True)
     assert again.wait() == 0 and "continuing at step" in again.text()

@@ -33,13 +33,9 @@ RUNS = {
 
 def imported(words: list[str], folder: Path) -> str:
     """What a run says of its imports."""
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, *words],
-        env={**os.environ, "PHYSML_RESULTS": str(folder), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-    )
+    environment = os.environ | {"PHYSML_RESULTS": str(folder), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", RUN, *words]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -18,7 +18,6 @@ from physml.base import doing
 from physml.base.paths import ROOT
 from physml.cli.sweep import Sweep, show_outcomes
 from physml.data.cache import Cache
-from physml.queue import planning
 from physml.run import progress
 from physml.run.live import Live, Remaining, clock, summary
 from physml.training.interrupt import SIGNALS, handled
@@ -51,10 +50,8 @@ def test_the_end_is_a_table_of_settings_best_first_and_the_failures_with_their_r
     monkeypatch.setattr("physml.run.perform.existing", existing)
     monkeypatch.setattr("physml.run.state.state_of", lambda spec: "missing")
     task = SimpleNamespace(make=lambda: SimpleNamespace(metric="mse", better={"mse": "lower"}))
-    parts = SimpleNamespace(task=task)
-    planned: Any = [
-        SimpleNamespace(spec=SimpleNamespace(label=label, parts=parts), state="missing") for label in LABELS
-    ]
+    specs = [SimpleNamespace(label=label, parts=SimpleNamespace(task=task)) for label in LABELS]
+    planned: Any = [SimpleNamespace(spec=spec, state="missing") for spec in specs]
     outcome: Any = SimpleNamespace(codes={**dict.fromkeys(scores, 0), "run 4": 1}, left=["run 5"])
     show_outcomes(planned, outcome, Sweep(LABELS, TYPED))
     assert capsys.readouterr().out.splitlines() == [
@@ -86,9 +83,8 @@ def test_the_time_left_of_a_batch_comes_from_the_speed_of_its_runs() -> None:
     half = Live(step=50, steps=100, began=1.0, at=51.0)  # a second a step: 50 s left of 100
     assert remaining.seconds({"a": half, "b": Live(0, 100)}, 0) == pytest.approx((50 + 100 + 4 * 100) / 2)
     assert remaining.seconds({"c": half}, 5) == pytest.approx(50)
-    assert summary({"c": half}, 5, remaining).startswith(
-        "5 of 6 runs done, eta 0:00:50, 1 running: c step 50"
-    )
+    text = summary({"c": half}, 5, remaining)
+    assert text.startswith("5 of 6 runs done, eta 0:00:50, 1 running: c step 50")
 
 
 def test_lines_off_a_terminal_are_one_a_minute(
@@ -142,13 +138,10 @@ def test_a_closed_terminal_leaves_nothing_running_and_checkpoints(ignored: bool)
     overrides = h.odd("seed=0,1", "runtime.checkpoint_every_s=0", step_s=0.1 if ignored else 0.3)
     specs = h.specs_of(overrides)
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "physml", "run", "-m", *overrides, "--jobs", "2"]
-    if ignored:
-        command = ["env", "--ignore-signal=HUP", *command]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(
-        ["setsid", "--ctty", "--wait", *command], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
-    )
+    command = ["setsid", "--ctty", "--wait", *(["env", "--ignore-signal=HUP"] if ignored else [])]
+    command += [sys.executable, "-m", "physml", "run", "-m", *overrides, "--jobs", "2"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
     os.close(theirs)
     os.set_blocking(ours, False)
 
@@ -157,14 +150,14 @@ def test_a_closed_terminal_leaves_nothing_running_and_checkpoints(ignored: bool)
             os.read(ours, 1 << 16)  # a full terminal would hold the command up
         except BlockingIOError:
             time.sleep(0.05)
-        return all((spec.work_folder / "metrics.jsonl").exists() for spec in specs)
+        return all(map(h.begun, specs))
 
     h.until(begun)
     os.close(ours)  # the kernel sends SIGHUP
     code, state = process.wait(timeout=120), "done" if ignored else "stopped"
     assert code in ([0] if ignored else [75, 128 + signal.SIGHUP])
     h.until(lambda: not any(h.is_held(spec) for spec in specs))
-    assert [run.state for run in planning.plan(specs)] == [state, state]
+    assert h.states(specs) == [state, state]
 
 
 @pytest.mark.parametrize("ignored", [True, False])

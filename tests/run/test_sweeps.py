@@ -28,15 +28,10 @@ def in_sweep(server, monkeypatch, tmp_path):
     """The environment that an agent gives its runs."""
     point = tmp_path / "config-trial7.yaml"
     point.write_text("wandb_version: 1\nmodel.d_hidden:\n  value: 5\n")
-    for name, value in {
-        "WANDB_SWEEP_ID": "sweep1",
-        "WANDB_RUN_ID": "trial7",
-        "WANDB_PROJECT": "theirs",
-        "WANDB_ENTITY": wandb_server.ENTITY,
-        "WANDB_SWEEP_PARAM_PATH": str(point),
-        "WANDB_DIR": str(tmp_path),
-    }.items():
-        monkeypatch.setenv(name, value)
+    environment = {"SWEEP_ID": "sweep1", "RUN_ID": "trial7", "PROJECT": "theirs", "DIR": tmp_path}
+    environment |= {"ENTITY": wandb_server.ENTITY, "SWEEP_PARAM_PATH": point}
+    for name, value in environment.items():
+        monkeypatch.setenv(f"WANDB_{name}", str(value))
     wandb.teardown()
     return server
 

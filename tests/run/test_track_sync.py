@@ -136,8 +136,7 @@ def test_a_server_that_is_away_takes_nothing(recorded, monkeypatch, capsys):
 def test_records_that_failed_are_left_out(server, recorded):
     path = h.spec_of(h.odd()).record_path
     record.write(path, record.read(path) | {"status": "failed"})
-    assert sync(path) == 0
-    assert not server.runs
+    assert sync(path) == 0 and not server.runs
 
 
 def test_where_a_record_belongs_is_told_by_its_path():

@@ -69,9 +69,8 @@ def test_a_run_is_copied_whole(monkeypatch):
     spec = h.spec_of(overrides)
     recorded = h.make(spec, tables=["lem-4", "lem-9"])
     copy = Copy(spec)
-    assert copy.run.project == "physml"
+    assert copy.run.project == "physml" and copy.run.job_type == "smoke"
     assert copy.run.run_group == f"adhoc/odd-lstm@{spec.place.identity}"
-    assert copy.run.job_type == "smoke"
     assert list(copy.run.tags) == ["lem-4", "lem-9", "model-lstm", "own"]
     about = copy.config.pop("about")
     assert about["identity"] == spec.place.identity and about["commit"] and about["model"] == "lstm"
@@ -94,8 +93,7 @@ def test_a_run_is_copied_whole(monkeypatch):
 def test_a_stopped_run_goes_on_under_the_same_name(monkeypatch, tmp_path):
     spec = h.spec_of(h.odd(*OFFLINE, step_s=0.1))
     process = h.start(spec)
-    metrics = spec.work_folder / "metrics.jsonl"
-    h.until(lambda: metrics.exists() and metrics.stat().st_size > 0)
+    h.until(lambda: h.begun(spec) and (spec.work_folder / "metrics.jsonl").stat().st_size > 0)
     os.killpg(process.pid, signal.SIGINT)  # Ctrl-C on a terminal reaches the client's own process too
     assert process.wait() == 75
     first = Copy(spec)
@@ -104,8 +102,7 @@ def test_a_stopped_run_goes_on_under_the_same_name(monkeypatch, tmp_path):
     second = Copy(spec)
     assert len(second.files) == 2 and second.run.run_id == first.run.run_id
     epochs = [row["epoch"] for c in (first, second) for row in c.history if "epoch" in row]
-    assert epochs == [1, 2, 3]
-    assert second.summary["status"] == "finished"
+    assert epochs == [1, 2, 3] and second.summary["status"] == "finished"
 
 
 @pytest.mark.parametrize("moment", ["init", "log", "finish", "plot"])
@@ -203,8 +200,7 @@ def test_no_tracker(monkeypatch):
 
 
 def test_without_a_key_everything_is_offline(nobody, caplog):
-    assert [tracker.mode_of(m) for m in ("auto", "offline")] == ["offline", "offline"]
-    assert not caplog.text
+    assert [tracker.mode_of(m) for m in ("auto", "offline")] == ["offline", "offline"] and not caplog.text
     assert tracker.mode_of("online") == "offline"
     assert "not logged in, so this run stays offline" in caplog.text
 
@@ -226,10 +222,10 @@ def test_a_key_in_netrc_means_online(nobody, monkeypatch):
     assert tracker.mode_of("auto") == "offline"
 
 
-@pytest.mark.parametrize(
-    ("wish", "mode"),
-    [("offline", "offline"), ("dryrun", "offline"), ("disabled", "disabled"), ("online", "offline")],
-)
+WISHES = {"offline": "offline", "dryrun": "offline", "disabled": "disabled", "online": "offline"}
+
+
+@pytest.mark.parametrize(("wish", "mode"), WISHES.items())
 def test_the_environment_decides_first(wish, mode, nobody, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", wish)
     assert tracker.mode_of("auto") == mode
@@ -238,8 +234,7 @@ def test_the_environment_decides_first(wish, mode, nobody, monkeypatch):
 def test_a_copy_says_to_which_cells_its_run_belongs():
     spec = h.spec_of(["experiment=lem/fitzhugh_nagumo-lem", "tracker.tags=[own]"])
     run = TrackedRun.of_spec(spec, ["lem-4", "sweep-1234abcd"])
-    named = ["paper-lem", "task-fitzhugh_nagumo", "model-lem"]
-    assert run.tags == ["lem-4", "sweep-1234abcd", *named, "own"]
+    assert run.tags == ["lem-4", "sweep-1234abcd", "paper-lem", "task-fitzhugh_nagumo", "model-lem", "own"]
     assert {"table": "lem-4", "row": "LEM", "column": "official"} in run.about["cells"]
     assert run.about["sweep"] == "sweep-1234abcd" and run.about["experiment"] == "lem/fitzhugh_nagumo-lem"
     kept = {"path": "x.json", "experiment": spec.config["experiment"], "identity": spec.place.identity}

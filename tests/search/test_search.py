@@ -7,12 +7,13 @@ import re
 import shutil
 import statistics
 import types
+from typing import Any
 
 import optuna
 import pytest
 import yaml
 from each import each
-from search_conf import without_studies, write_study
+from search_conf import TINY, write_study
 from variants import variants
 
 from physml.base.errors import ConfigError, RunFailed
@@ -38,27 +39,16 @@ from physml.search.space import Bound, Range, bounds, widened
 LSTM, GRU = "lem/fitzhugh_nagumo-lstm", "lem/fitzhugh_nagumo-gru"
 ID = "lem-fitzhugh_nagumo-lstm"
 TASK = {"task": "fitzhugh_nagumo", "provenance": {"kind": "own", "source": "a paper"}}
-STAGED = {
-    "metric": "rmse",
-    "better": "lower",
+STAGED = TINY | {
     "trials": 4,
-    "seed": 1000,
-    "trial": {"profile": "smoke"},
-    "space": {"optim.lr": {"low": 1.0e-3, "high": 5.0e-2, "log": True}},
     "stages": [{"keep": 2, "set": {"trainer.epochs": 1}}, {"seeds": [1000, 1001]}],
 }
 
 
-@pytest.fixture
-def conf(tmp_path, monkeypatch):
-    """conf/ with one study of two rows that are searched alike."""
-    return without_studies(tmp_path, monkeypatch)
-
-
 def write(conf, **changes):
-    return write_study(
-        conf, STAGED | changes, {name: {"model": name, "search": "tiny"} for name in ("lstm", "gru")}
-    )
+    """A study of two rows that are searched alike."""
+    rows = {name: {"model": name, "search": "tiny"} for name in ("lstm", "gru")}
+    return write_study(conf, STAGED | changes, rows)
 
 
 def results(name=ID):
@@ -73,12 +63,6 @@ def searched_file(conf):
     return studies.searched_file("lem/fitzhugh_nagumo", conf)
 
 
-def count_hours(monkeypatch):
-    """Half an hour for each run of a plan."""
-    cost = types.SimpleNamespace(cost=types.SimpleNamespace(hours=0.5))
-    monkeypatch.setattr(search_plan, "planning", types.SimpleNamespace(plan=lambda specs, **_: [cost]))
-
-
 class Simulated:
     """Runs without training: the value of each is a function of its setting, and records of it are kept."""
 
@@ -86,10 +70,8 @@ class Simulated:
         self.value, self.records, self.most = value, {}, None
         for module in (staged_search, search_trials):
             monkeypatch.setattr(module, "existing", lambda spec: self.records.get(spec.label))
-        fake = types.SimpleNamespace(carry_out=self.carry_out)
-        plan = types.SimpleNamespace(plan=lambda specs, **_: specs)
-        monkeypatch.setattr(staged_search, "scheduler", fake)
-        monkeypatch.setattr(staged_search, "planning", plan)
+        monkeypatch.setattr(staged_search, "scheduler", types.SimpleNamespace(carry_out=self.carry_out))
+        monkeypatch.setattr(staged_search, "planning", types.SimpleNamespace(plan=lambda specs, **_: specs))
         monkeypatch.setattr(staged_search.TrialStore, "update", lambda *_: None)
 
     def carry_out(self, specs, *, ended=lambda _: None, **_):
@@ -98,13 +80,9 @@ class Simulated:
                 raise SystemExit("killed")
             value = self.value(spec.config)
             best = None if value is None else {"valid": {"rmse": value}, "test": {"rmse": value}}
-            self.records[spec.label] = {
-                "status": "diverged" if value is None else "finished",
-                "metrics": {"best": best},
-                "cost": {"train_s": 3.6, "cpu_s": 7.2, "eval_s": 1.0},
-                "path": "nowhere",
-                "curve": None,
-            }
+            kept: Any = {"status": "diverged" if value is None else "finished", "metrics": {"best": best}}
+            kept |= {"cost": {"train_s": 3.6, "cpu_s": 7.2, "eval_s": 1.0}, "path": "nowhere", "curve": None}
+            self.records[spec.label] = kept
             ended(spec)
         return scheduler.Outcome()
 
@@ -272,26 +250,19 @@ def test_bounds_are_widened_twice_at_most(simulate, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("space", "reason"),
-    [
-        ({"low": 0.1, "high": 0.5, "hard": [None, 0.5]}, "the equation sets it"),
-        ({"low": 0.1, "high": 0.9}, r"1\.17 is refused: "),
-    ],
+    ("high", "hard", "reason"), [(0.5, 0.5, "the equation sets it"), (0.9, None, r"1\.17 is refused: ")]
 )
-def test_a_bound_of_the_equation_is_not_passed(space, reason, simulate, monkeypatch):
+def test_a_bound_of_the_equation_is_not_passed(high, hard, reason, simulate, monkeypatch):
     """Where `hard` says so, or the class itself refuses the value."""
-
-    def value(config):
-        return 1.0 - config["net"]["dropout"]
 
     def drawn(space, earlier, number, seed):
         return [{"net.dropout": space["net.dropout"]["high"]}] * number
 
     monkeypatch.setattr(staged_search, "designed", drawn)
-    _, result = simulate(value, widen={"trials": 3}, trials=12, space={"net.dropout": space})
+    space = {"net.dropout": {"low": 0.1, "high": high} | ({"hard": [None, hard]} if hard else {})}
+    _, result = simulate(lambda c: 1.0 - c["net"]["dropout"], widen={"trials": 3}, trials=12, space=space)
     ((bound,),) = (each_round["bounds"] for each_round in result["rounds"])
-    assert result["wants"] == 0
-    assert bound["widened"] is None and re.match(reason, bound["reason"])
+    assert result["wants"] == 0 and bound["widened"] is None and re.match(reason, bound["reason"])
 
 
 def test_extra_trials_are_granted_to_every_search_of_the_group(conf, monkeypatch, capsys):
@@ -346,9 +317,8 @@ def test_repeats_have_files_of_their_own_and_show_the_spread(conf, simulate, cap
     seeds = {seed for _, seed in search.final_runs(LSTM)}
     for repeat in repeats:
         optim = {"lr": repeat["best"]["point"]["optim.lr"]}
-        assert repeat["final"]["values"] == [
-            by_rate({"optim": optim, "seed": seed}) for seed in sorted(seeds)
-        ]
+        values = [by_rate({"optim": optim, "seed": seed}) for seed in sorted(seeds)]
+        assert repeat["final"]["values"] == values
     assert len([label for label in runs.records if "/final" in label]) == 3 * len(seeds)
     spread = search_results.spread_of_search(ID)
     means = [repeat["final"]["mean"] for repeat in repeats]
@@ -369,7 +339,8 @@ def test_the_ratio_of_a_spread_is_the_worse_over_the_better():
 def test_a_plan_has_stages_trials_and_hours(conf, monkeypatch):
     write(conf, widen={"trials": 2, "times": 2})
     runs = Simulated(monkeypatch, by_rate)
-    count_hours(monkeypatch)
+    half = types.SimpleNamespace(cost=types.SimpleNamespace(hours=0.5))  # an hour for each run of a plan
+    monkeypatch.setattr(search_plan, "planning", types.SimpleNamespace(plan=lambda specs, **_: [half]))
     short, final, extra = search_plan.plan(LSTM)
     assert (short.runs, short.done, short.hours) == (4, 0, 2.0)
     assert (final.runs, final.done, final.hours) == (4, 0, 2.0)
@@ -394,22 +365,20 @@ def test_a_report_is_made_from_facts():
     stage = {"seeds": [1000], "splits": [0]}
     short = stage | {"set": {"trainer.epochs": 5}, "trials": 3, "runs": 3, "cpu_hours": 1.0}
     whole = stage | {"set": {}, "seeds": [1000, 1001], "trials": 1, "runs": 2, "cpu_hours": 2.5}
-    ends = [("pruned", None, {}), ("finished", 0.25, {"optim.lr": 0.02}), ("diverged", None, {})]
+    won: dict[str, Any] = {"point": {"optim.lr": 0.02}, "value": 0.25}
+    lost: Any = {"point": {}, "value": None}
+    ends = [{"status": "pruned"} | lost, {"status": "finished"} | won, {"status": "diverged"} | lost]
+    about: Any = {"experiment": LSTM, "metric": "rmse", "better": "lower", "trial": {}, "tpe": None}
     content = {
-        "search": {"experiment": LSTM, "metric": "rmse", "better": "lower", "trial": {}, "tpe": None}
-        | {"equal": [LSTM, GRU]},
-        "sampler_seed": 1000,
-        "scored": 2,
-        "best": {"trial": 1, "point": {"optim.lr": 0.02}, "value": 0.25, "sd": 0.05, "values": [0.2, 0.3]},
+        "search": about | {"equal": [LSTM, GRU]},
+        **{"sampler_seed": 1000, "scored": 2},
+        "best": won | {"trial": 1, "sd": 0.05, "values": [0.2, 0.3]},
         "stages": [short, whole],
         "rounds": [
             {"trials": 2, "space": {}, "best": 0, "bounds": [vars(bound)]},
             {"trials": 1, "space": {}, "best": 1, "bounds": []},
         ],
-        "trials": [
-            {"trial": i, "status": status, "value": value, "point": point}
-            for i, (status, value, point) in enumerate(ends)
-        ],
+        "trials": [{"trial": i} | end for i, end in enumerate(ends)],
         "final": None,
     }
     assert lines(content, written=["a.json"]) == [
@@ -466,8 +435,7 @@ def test_mistakes_are_refused_before_anything_is_trained(changes, says, conf):
 
 
 def test_searches_of_a_group_have_equal_trials(conf):
-    write(conf, equal=[LSTM, GRU])
-    path = conf / "study" / "lem" / "fitzhugh_nagumo.yaml"
+    path = write(conf, equal=[LSTM, GRU])
     content = yaml.safe_load(path.read_text())
     content["searches"]["more"] = content["searches"]["tiny"] | {"trials": 5}
     content["rows"]["gru"]["search"] = "more"
@@ -481,8 +449,8 @@ def groups():
     """Experiments that are searched alike, by the first of them."""
     alike = {}
     for experiment in studies.searches().values():
-        spec = search.load_search(experiment)
-        alike.setdefault(min(spec.equal, default=experiment), []).append(experiment)
+        first = min(search.load_search(experiment).equal, default=experiment)
+        alike.setdefault(first, []).append(experiment)
     return alike
 
 
@@ -543,15 +511,13 @@ def test_a_study_makes_the_searches_of_another(conf, monkeypatch):
     """With its own group of equal trials, whose rows are named without the study, and searches of its own."""
     write(conf, equal=["lstm", "gru"])
     other = conf / "study" / "lem" / "copy.yaml"
-    content = TASK | {
-        "searches_of": "lem/fitzhugh_nagumo",
-        "rows": {"lstm": {"model": "lstm", "search": "tiny"}},
-    }
+    rows: dict[str, Any] = {"lstm": {"model": "lstm", "search": "tiny"}}
+    content: Any = TASK | {"searches_of": "lem/fitzhugh_nagumo", "rows": rows}
     other.write_text(yaml.safe_dump(content | {"search": {"trials": 3}}))
     assert search.load_search(LSTM).equal == [LSTM, GRU]
     rate = {"optim.lr": {"low": 1e-4, "high": 1e-2, "log": True}}
     own = {"search": {"trials": 5}, "searches": {"rate": STAGED | {"space": rate}}}
-    content["rows"]["gru"] = {"model": "gru", "search": "rate"}
+    rows["gru"] = {"model": "gru", "search": "rate"}
     other.write_text(yaml.safe_dump(content | own))
     assert search.load_search("lem/copy-gru").space == rate
     assert search.load_search("lem/copy-lstm").space == STAGED["space"]
@@ -653,10 +619,8 @@ def test_a_study_of_ones_own_is_searched_where_it_lies(tmp_path, forked, monkeyp
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=r"physml search \./study\.yaml:ROW"):
         carried_out("lem/fitzhugh_nagumo-lem-searched")
-    content = TASK | {
-        "searches": {"tiny": STAGED | ONE},
-        "rows": {"lstm": {"model": "lstm", "search": "tiny"}},
-    }
+    rows = {"lstm": {"model": "lstm", "search": "tiny"}}
+    content = TASK | {"searches": {"tiny": STAGED | ONE}, "rows": rows}
     (tmp_path / "mystudy.yaml").write_text(yaml.safe_dump(content))
     assert main.main(["search", "./mystudy.yaml:lstm", "--jobs", "2"]) == 0
     assert len(forked) == 3 and "written: mystudy.searched.yaml" in capsys.readouterr().out

@@ -7,7 +7,7 @@ import sys
 
 import optuna
 import pytest
-from search_conf import without_studies, write_study
+from search_conf import TINY, write_study
 
 from physml.base.errors import ConfigError, DataError, MissingExtra
 from physml.base.lock import held
@@ -17,12 +17,8 @@ from physml.search.store import TrialStore, place_of
 
 LSTM, ID = "lem/fitzhugh_nagumo-lstm", "lem-fitzhugh_nagumo-lstm"
 SPACE = {"a": {"low": 1e-3, "high": 1.0, "log": True}, "b": ["x", None]}
-ROWS = [
-    ("finished", [3.0, 2.5], 2.5),
-    ("pruned", [4.0], None),
-    ("diverged", [None], None),
-    ("waiting", [2.0], None),
-]
+ROWS = [("finished", [3.0, 2.5], 2.5), ("pruned", [4.0], None), ("diverged", [None], None)]
+ROWS.append(("waiting", [2.0], None))
 
 
 def content(rows=ROWS):
@@ -179,20 +175,11 @@ def test_a_database_that_does_not_answer_and_a_driver_that_is_missing_are_named(
 
 # ---------------------------------------------------------------------------- of a search
 
-TINY = {"metric": "rmse", "better": "lower", "trials": 2, "seed": 1000, "trial": {"profile": "smoke"}}
-TINY |= {"space": {"optim.lr": {"low": 1.0e-3, "high": 5.0e-2, "log": True}}}
-
-
-@pytest.fixture
-def conf(tmp_path, monkeypatch):
-    folder = without_studies(tmp_path, monkeypatch)
-    write_study(folder, TINY, {"lstm": {"model": "lstm", "search": "tiny"}})
-    return folder
-
 
 def test_a_search_keeps_a_copy_and_a_damaged_one_stops_it_before_it_trains(
     conf, tmp_path, forked, monkeypatch, capsys
 ):
+    write_study(conf, TINY, {"lstm": {"model": "lstm", "search": "tiny"}})
     path = tmp_path / "x.journal"
     path.write_text("nonsense\n")
     command = ["search", LSTM, "--jobs", "1"]
