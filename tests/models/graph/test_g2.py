@@ -131,8 +131,7 @@ def test_features_keep_to_the_bounds_of_proposition_8_2_1(name: str, activation:
         x = numbers(N, H).clamp(-1, 1)
         layer = GradientGating(coupling, 30, p=2.0, activation=activation)
         for X, tau in layer.steps(x, ODD):
-            assert (tau >= 0).all() and (tau <= 1).all()
-            assert (min(-1.0, low) <= X).all() and (X <= 1).all()
+            assert (tau >= 0).all() and (tau <= 1).all() and (min(-1.0, low) <= X).all() and (X <= 1).all()
         far, _ = next(GradientGating(coupling, 1, p=2.0, activation=activation).steps(5 * x.abs() + 2, ODD))
         assert far[5].min() >= 2  # a node that sends to no one never moves
 
