@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from multiprocessing import forkserver
 from pathlib import Path
@@ -93,7 +93,7 @@ def trainer(
     return Trainer(spec.config, spec.parts, task, "cpu", **options)
 
 
-def times_off(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def times_off(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows of a curve without the times."""
     return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
 

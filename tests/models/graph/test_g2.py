@@ -106,8 +106,7 @@ def test_a_constant_signal_has_rate_0_and_stays_where_rows_have_unit_sum(name: s
     "p, options",
     [
         *((p, {"single_rate": single}) for p in (0.5, 1.0, 2.0, 2.5, 3.0, 4.2) for single in (False, True)),
-        *((p, {"rate_exponent": 0.5}) for p in (0.5, 2.0)),
-        *((p, {"aggregate": "mean"}) for p in (0.5, 2.0)),
+        *((p, option) for p in (0.5, 2.0) for option in ({"rate_exponent": 0.5}, {"aggregate": "mean"})),
     ],
 )
 def test_gradients_are_finite_at_rate_0(p: float, options):
