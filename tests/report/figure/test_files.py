@@ -108,7 +108,8 @@ def test_a_line_that_leaves_the_frame_has_a_triangle_there() -> None:
 
 def test_published_points_are_checked_and_drawn() -> None:
     panel = {"title": "p", "series": [{"label": "A"}], "printed": [{"label": "log", "x": [1, 2], "y": [1]}]}
-    with pytest.raises(ConfigError, match="'log' must have as many y as x, at least one; got 2 and 1"):
+    says = "printed 'log' must have as many y as x, at least one; got 2 and 1"
+    with pytest.raises(ConfigError, match=says):
         figure(panels=[panel])
     log = load_figure(CONF / "figure" / "lem-fig-1.yaml")
     canvas = draw(Figure(log, tuple((panel, (Curve("A", State("missing")),)) for panel in log.panels)))
