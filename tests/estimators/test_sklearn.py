@@ -172,9 +172,8 @@ def test_without_scikit_learn_the_error_names_the_extra(monkeypatch: pytest.Monk
     for module in [name for name in sys.modules if name.startswith(("sklearn", "physml.estimators."))]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(
-        MissingExtra, match=r"needs sklearn. Install it with: pip install 'scikit-learn>=1\.6'"
-    ):
+    install = r"needs sklearn. Install it with: pip install 'scikit-learn>=1\.6'"
+    with pytest.raises(MissingExtra, match=install):
         physml.estimators.SequenceClassifier  # noqa: B018
     with pytest.raises(AttributeError, match="no attribute 'Sequence'"):
         physml.estimators.Sequence  # noqa: B018

@@ -63,9 +63,7 @@ def ran(folder: Path) -> list[str]:
     return done.stdout.split("\n")
 
 
-def test_weights_are_found_beside_their_record(
-    roots: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_are_found_beside_their_record(roots: Path, tmp_path: Path, monkeypatch) -> None:
     """A folder of results that was moved, read from somewhere else."""
     for folder in ("results", "runs"):
         shutil.copytree(roots / folder, tmp_path / "moved" / folder)
@@ -86,13 +84,15 @@ def test_weights_are_found_beside_their_record(
     assert torch.equal(physml.load(path)(x)[0], want)
 
 
-def test_weights_are_copied_and_loaded_again(
-    roots: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_weights_are_copied_and_loaded_again(roots: Path, tmp_path: Path, capsys) -> None:
     out = tmp_path / "out"
     assert main(["export", NAME, "--to", "safetensors", "--out", str(out)]) == 0
-    files = ["README.md", "config.yaml", "load.py", "model.safetensors"]
-    assert sorted(path.name for path in out.iterdir()) == files
+    assert {path.name for path in out.iterdir()} == {
+        "README.md",
+        "config.yaml",
+        "load.py",
+        "model.safetensors",
+    }
     assert capsys.readouterr().out.count("written: ") == 4
     x = torch.randn(3, 9, 2)
     want = physml.load(record_path(roots))(x)[0]
@@ -145,9 +145,7 @@ def test_an_onnx_graph_runs_without_torch(roots: Path, tmp_path: Path) -> None:
     assert str(roots).encode() not in (tmp_path / "out" / "model.onnx").read_bytes()
 
 
-def test_without_onnx_the_error_names_the_extra(
-    roots: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_onnx_the_error_names_the_extra(roots: Path, tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.setitem(sys.modules, "onnx", None)
     assert main(["export", NAME, "--to", "onnx", "--out", str(tmp_path / "out")]) == 2
     install = "pip install 'onnx>=1.17' 'onnxruntime>=1.20' 'onnxscript>=0.5'"

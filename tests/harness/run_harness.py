@@ -11,7 +11,7 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from multiprocessing import forkserver
 from pathlib import Path
@@ -31,6 +31,7 @@ from physml.run.perform import perform
 from physml.run.progress import LineReporter
 from physml.run.spec import RunSpec, checked_specs
 from physml.training import checkpoint
+from physml.training.interrupt import Interrupt
 from physml.training.trainer import Trainer
 
 HERE = Path(__file__).parent
@@ -73,7 +74,27 @@ def curve(spec: RunSpec) -> list[dict[str, str]]:
     """Rows of the curve file, as written, without the times."""
     record = json.loads(spec.record_path.read_text())
     with gzip.open(spec.record_path.parent / record["curve"], "rt") as file:
-        return [{k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(file)]
+        return times_off(csv.DictReader(file))
+
+
+def trainer(
+    spec: RunSpec, task: Any, stop: Interrupt | None = None, save: Any = lambda _: None, rows: Any = None
+) -> Trainer:
+    """Of the run, in this process; what it says of each row is added to `rows`."""
+    on_row = ([] if rows is None else rows).append
+    options = {"report": LineReporter(), "save": save, "stop": stop or Interrupt(), "on_row": on_row}
+    return Trainer(spec.config, spec.parts, task, "cpu", **options)
+
+
+def times_off(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of a curve without the times."""
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
+
+
+def texas(*overrides: str) -> list[str]:
+    """Overrides for a small network on one graph."""
+    small = ("model=graphcon_gcn", "task=texas", "tracker=none", "profile=smoke", "seed=0", "net.hidden=8")
+    return [*small, "trainer.max_steps=null", "optim.lr=0.05", *overrides]
 
 
 def numbers(record: dict[str, Any]) -> dict[str, Any]:

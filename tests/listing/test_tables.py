@@ -100,9 +100,7 @@ def test_data_that_appear_are_seen(tmp_path: Path) -> None:
     assert TableIndex().get("lem-2") is None
 
 
-def test_another_program_or_other_places_start_an_index_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_program_or_other_places_start_an_index_anew(tmp_path: Path, monkeypatch) -> None:
     kept()
     monkeypatch.setattr(table_index, "TASKS", tmp_path)  # other files
     assert TableIndex().get(TABLE) is None
@@ -113,9 +111,7 @@ def test_another_program_or_other_places_start_an_index_anew(
 
 
 @pytest.mark.parametrize("name", ["table/lem-9.yaml", "model/gcn.yaml", "study/lem/new.yaml"])
-def test_a_config_that_changes_or_is_new_counts_for_all_tables(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_config_that_changes_or_is_new_counts_for_all_tables(name, tmp_path: Path, monkeypatch) -> None:
     shutil.copytree(CONF, tmp_path / "conf")
     monkeypatch.setattr(table_index, "CONF", tmp_path / "conf")
     kept()

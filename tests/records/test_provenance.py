@@ -36,9 +36,7 @@ def test_status_writes_nothing_into_the_clone(clone: Path) -> None:
     assert provenance.asked(clone.parent, "rev-parse", "HEAD") is None
 
 
-def test_a_slow_git_ends_itself_and_takes_its_lock_along(
-    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_git_ends_itself_and_takes_its_lock_along(clone: Path, tmp_path: Path, monkeypatch) -> None:
     """From shadow-rs issue 221: a status that is killed leaves index.lock in the clone of the user."""
     lock = clone / ".git" / "index.lock"
     slow = tmp_path / "bin" / "git"

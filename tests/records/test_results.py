@@ -32,9 +32,7 @@ def test_runs_and_curves_are_packed_and_every_setting_is_one_of_a_run() -> None:
     assert [path for path in loose if "adhoc" not in path.parts] == [], TIDY
 
 
-def test_the_pandas_of_the_how_to_gives_the_numbers_of_a_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_pandas_of_the_how_to_gives_the_numbers_of_a_table(tmp_path: Path, monkeypatch, capsys) -> None:
     pytest.importorskip("pandas")
     text = (ROOT / "docs" / "read-a-record.md").read_text(encoding="utf-8")
     blocks = runpy.run_path(str(ROOT / "scripts" / "readme_commands.py"))["blocks"](text)
@@ -71,9 +69,7 @@ def test_export_has_a_row_per_run_of_tables(tmp_path: Path, monkeypatch: pytest.
     assert rows[0]["commit"] == "c" and rows[0]["dirty"] == "False" and rows[0]["train_s"] == ""
 
 
-def test_a_record_that_cannot_be_read_stops_the_export_and_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_record_that_cannot_be_read_stops_the_export_and_is_named(tmp_path: Path, monkeypatch, capsys):
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
     path = write(tmp_path, "t/a", 0, 0.1)
     path.write_text("{")

@@ -20,17 +20,14 @@ NUMBERS = st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=8)
 def test_an_axis_holds_its_values_in_order(values):
     axis = plots.Axis.over(values)
     places = [axis.at(value) for value in sorted(values)]
-    assert places == sorted(places)
-    assert all(plots.LEFT <= place <= plots.RIGHT for place in places)
+    assert places == sorted(places) and all(plots.LEFT <= place <= plots.RIGHT for place in places)
 
 
 @given(st.lists(st.floats(1e-9, 1e9), min_size=1, max_size=6))
 def test_ticks_lie_on_the_axis(values):
     axis = plots.Axis.over(values)
-    ticks = axis.ticks()
-    slack = 1e-6 * (axis.high - axis.low)
-    assert len(ticks) <= 8
-    assert all(axis.low - slack <= tick <= axis.high + slack for tick in ticks)
+    ticks, slack = axis.ticks(), 1e-6 * (axis.high - axis.low)
+    assert len(ticks) <= 8 and all(axis.low - slack <= tick <= axis.high + slack for tick in ticks)
 
 
 def test_an_axis_is_logarithmic_where_values_differ_by_much():
@@ -43,9 +40,7 @@ OURS = Summary(3, 1.1, 0.1, 0.9, 1.3, 1.0)
 
 
 def test_a_reference_far_away_does_not_squeeze_the_axis():
-    numbers = [(Published(1.0, digits=1), OURS)]
-    near = plots.interval_axis(numbers, [1.15])
-    far = plots.interval_axis(numbers, [900.0])
+    near, far = (plots.interval_axis([(Published(1.0, digits=1), OURS)], [at]) for at in (1.15, 900.0))
     assert near.low <= 1.15 <= near.high and far.high < 2
 
 

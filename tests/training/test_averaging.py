@@ -1,16 +1,17 @@
 """Weight averaging and calibration: what is evaluated, selected, kept and resumed."""
 
+import itertools
+
 import pytest
 import run_harness as h
 import torch
 from torch import nn
 
 from physml.base.errors import ConfigError, Preempted
-from physml.run.progress import LineReporter
+from physml.config.identity import payload
 from physml.training import checkpoint
 from physml.training.averaging import Triggered, in_place
 from physml.training.interrupt import Interrupt
-from physml.training.trainer import Trainer
 
 AVERAGE = (
     "trainer.average={_target_: physml.training.averaging.Triggered, epochs: null, latest: 2, metric: null}"
@@ -21,17 +22,7 @@ NET = ("trainer.epochs=5", "optim.lr=0.05", "net.dropout=0.2")
 def trainer_of(spec, stop=None, save=lambda _: None, rows=None):
     task = h.task_class("Odd")(**{k: v for k, v in spec.config["task"].items() if k != "_target_"})
     task.load(None, 0)
-    nothing = LineReporter()
-    return Trainer(
-        spec.config,
-        spec.parts,
-        task,
-        "cpu",
-        report=nothing,
-        save=save,
-        stop=stop or Interrupt(),
-        on_row=(rows if rows is not None else []).append,
-    )
+    return h.trainer(spec, task, stop, save, rows)
 
 
 def weights(net):
@@ -56,10 +47,10 @@ def test_the_trigger(epochs, latest, values, begins):
     average = Triggered(epochs=epochs, latest=latest, metric=None)
     average.bind("mse", {"mse": "lower"})
     active = []
-    for i, value in enumerate(values):
-        average.after_row(row(i + 1, value))
+    for epoch, value in enumerate(values, 1):
+        average.after_row(row(epoch, value))
         active.append(average.active)
-    assert active == [begins is not None and i + 1 >= begins for i in range(len(values))]
+    assert active == [begins is not None and i >= begins for i in range(1, len(values) + 1)]
 
 
 def test_the_mean_is_that_of_all_weights_since_the_trigger():
@@ -131,17 +122,13 @@ def test_a_stop_anywhere_changes_no_bit(tmp_path):
         second.fit()
         for name, p in whole.net.named_parameters():
             assert torch.equal(p, dict(second.net.named_parameters())[name])
-        assert [{k: v for k, v in r.items() if k != "seconds"} for r in second.rows] == [
-            {k: v for k, v in r.items() if k != "seconds"} for r in whole.rows
-        ]
+        assert h.times_off(second.rows) == h.times_off(whole.rows)
 
 
 def test_a_run_without_averaging_keeps_its_identity():
     with_it, without = h.spec_of(h.odd(*NET, AVERAGE)), h.spec_of(h.odd(*NET))
     assert with_it.place.identity != without.place.identity
     assert without.config["trainer"]["average"] is None
-    from physml.config.identity import payload
-
     assert "average" not in payload(without.config)["trainer"]
 
 
@@ -187,11 +174,9 @@ def test_calibration_comes_before_test_and_is_recorded(monkeypatch):
     assert set(plain["calibration"]) <= {"best", "last"} and plain["calibration"]["last"]["shift"]
     monkeypatch.setattr(task, "finish", finish)
     shifted = h.make(h.spec_of(h.odd(*NET, "seed=3")), force=True)
-    for which in ("best", "last"):
-        for part in ("valid", "test"):
-            assert shifted["metrics"][which][part]["mse"] == pytest.approx(
-                plain["metrics"][which][part]["mse"] + 100
-            )
+    for which, part in itertools.product(("best", "last"), ("valid", "test")):
+        before, after = (run["metrics"][which][part]["mse"] for run in (plain, shifted))
+        assert after == pytest.approx(before + 100), (which, part)
 
 
 def test_a_search_calibrates_nothing(monkeypatch):

@@ -5,6 +5,7 @@ import math
 import pytest
 import run_harness as h
 import torch
+from drawn_layers import leaves
 
 from physml.base.errors import Preempted
 from physml.config import build
@@ -12,7 +13,6 @@ from physml.run.progress import LineReporter
 from physml.training import checkpoint
 from physml.training.evaluate import evaluate
 from physml.training.interrupt import Interrupt
-from physml.training.trainer import Trainer
 
 TASKS = {
     "SignOfSum": {"n": 96, "length": 12},
@@ -68,9 +68,8 @@ def test_the_known_structure_is_learnt(name):
 
 
 def test_each_split_has_its_own_data():
-    first, second = (
-        h.make(h.spec_of(overrides("LeakyMean", "trainer.epochs=1", f"split={s}"))) for s in (0, 1)
-    )
+    overridden = [overrides("LeakyMean", "trainer.epochs=1", f"split={s}") for s in (0, 1)]
+    first, second = (h.make(h.spec_of(words)) for words in overridden)
     assert first["metrics"] != second["metrics"] and first["references"] != second["references"]
     assert first["identity"] == second["identity"]
 
@@ -79,17 +78,7 @@ def test_each_split_has_its_own_data():
 
 
 def trainer_of(spec, stop=None, save=lambda _: None):
-    nothing = LineReporter()
-    return Trainer(
-        spec.config,
-        spec.parts,
-        task_of(spec),
-        "cpu",
-        report=nothing,
-        save=save,
-        stop=stop or Interrupt(),
-        on_row=lambda _: None,
-    )
+    return h.trainer(spec, task_of(spec), stop, save)
 
 
 def test_state_is_carried_from_batch_to_batch_cut_from_the_graph_and_reset():
@@ -111,14 +100,8 @@ def test_state_is_carried_from_batch_to_batch_cut_from_the_graph_and_reset():
         if i % per_epoch == 0:
             assert carried is None  # an epoch begins at rest
             continue
-        for got, left in zip(tensors(carried), tensors(states[i - 1][1]), strict=True):
+        for got, left in zip(leaves(carried), leaves(states[i - 1][1]), strict=True):
             assert torch.equal(got, left) and left.requires_grad and not got.requires_grad
-
-
-def tensors(state):
-    if isinstance(state, torch.Tensor):
-        return [state]
-    return [t for s in state for t in tensors(s)]
 
 
 def test_only_a_carried_state_can_know_what_comes():
@@ -127,8 +110,7 @@ def test_only_a_carried_state_can_know_what_comes():
     trainer = trainer_of(spec)
     trainer.fit()
     task = trainer.task
-    carried = trainer.metrics("test", 1)["nats"]
-    forward = trainer.net.forward
+    carried, forward = trainer.metrics("test", 1)["nats"], trainer.net.forward
     trainer.net.forward = lambda input, lengths=None, state=None: forward(input, lengths=lengths)
     dropped = evaluate(trainer.net, task, task.batches("test", 64), "cpu")["nats"]
     assert carried < 0.8 and dropped > carried + 0.3
@@ -156,8 +138,4 @@ def test_carried_state_survives_a_stop_in_mid_epoch(tmp_path):
         second.fit()
         for a, b in zip(second.net.parameters(), whole.net.parameters(), strict=True):
             assert torch.equal(a, b)
-        assert times_off(second.rows) == times_off(whole.rows)
-
-
-def times_off(rows):
-    return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
+        assert h.times_off(second.rows) == h.times_off(whole.rows)

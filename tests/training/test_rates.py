@@ -36,11 +36,7 @@ def rates(values, mode="min", factor=0.5, patience=2, start=1):
         ({}, [3, 4, 4, 4], [1, 1, 0.5, 0.5]),
         ({}, [3, 4, 2, 4, 4, 4], [1, 1, 1, 0.5, 0.5, 0.25]),  # a better one does not start the count anew
         ({}, [3, 3, 3], [1, 1, 0.5]),  # equal is not better
-        (
-            {"start": 4},
-            [3, 4, 4, 4, 4, 4],
-            [1, 1, 1, 1, 0.5, 0.5],
-        ),  # the 4th evaluation is the first that counts
+        ({"start": 4}, [3, 4, 4, 4, 4, 4], [1, 1, 1, 1, 0.5, 0.5]),  # the 4th is the first that counts
         ({"start": 4}, [1, 4, 4, 2, 2], [1, 1, 1, 1, 0.5]),  # best of all, not of those from start on
         ({"patience": 1, "factor": 0.1}, [1, NAN, 2], [1, 0.1, 0.01]),
         ({"mode": "max"}, [3, 2, 4, 4], [1, 1, 1, 0.5]),
@@ -97,10 +93,8 @@ def test_wrong_arguments_are_refused(wrong):
 )
 def test_a_low_rate_stops(worst, metric, values, lrs, stop):
     rule = bound(selection.LowRate(below=0.1, worst=worst, start=3, metric=metric))
-    rows = [
-        {"epoch": i, f"valid/{metric or 'mse'}": v, "next_lr": lr}
-        for i, (v, lr) in enumerate(zip(values, lrs, strict=True), 1)
-    ]
+    pairs, key = enumerate(zip(values, lrs, strict=True), 1), f"valid/{metric or 'mse'}"
+    rows = [{"epoch": i, key: value, "next_lr": lr} for i, (value, lr) in pairs]
     assert next((row["epoch"] for row in rows if rule.stops(row)), None) == stop
 
 
@@ -112,16 +106,10 @@ def test_a_rate_that_nothing_is_below_is_refused():
 def test_a_run_ends_before_an_epoch_of_a_rate_that_is_too_low(monkeypatch):
     """Epochs 2 and 3 are no better: the rate falls to half after each."""
     scripted(monkeypatch, [1.0, 2.0, 2.0, 0.5, 0.4])
-    spec = h.spec_of(
-        h.odd(
-            "trainer.epochs=5",
-            "optim.lr=0.01",
-            "trainer.schedule={_target_: physml.training.schedules.CumulativePlateau, mode: min, "
-            "factor: 0.5, patience: 1, start: 1}",
-            "trainer.stop={_target_: physml.training.selection.LowRate, below: 0.003, worst: null, "
-            "start: 1, metric: null}",
-        )
-    )
+    plateau = "physml.training.schedules.CumulativePlateau, mode: min, factor: 0.5, patience: 1, start: 1"
+    low = "physml.training.selection.LowRate, below: 0.003, worst: null, start: 1, metric: null"
+    rules = (f"trainer.schedule={{_target_: {plateau}}}", f"trainer.stop={{_target_: {low}}}")
+    spec = h.spec_of(h.odd("trainer.epochs=5", "optim.lr=0.01", *rules))
     record = h.make(spec)
     assert (record["n_epochs"], record["status"]) == (3, "finished")
     assert [float(row["lr"]) for row in h.curve(spec)] == [0.01, 0.01, 0.005]

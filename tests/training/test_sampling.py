@@ -1,6 +1,7 @@
 """Training on clusters of one graph: what a step sees, what an epoch goes through, and what is refused."""
 
-from typing import ClassVar
+import dataclasses
+from typing import Any, ClassVar
 
 import pytest
 import run_harness as h
@@ -95,10 +96,7 @@ def test_neighbours_stand_near_each_other() -> None:
 
 
 def texas(*overrides: str) -> list[str]:
-    return [
-        *("model=graphcon_gcn", "task=texas", "tracker=none", "profile=smoke", "seed=0", "net.hidden=8"),
-        *("trainer.epochs=3", "trainer.max_steps=null", "optim.lr=0.05", *overrides),
-    ]
+    return h.texas("trainer.epochs=3", *overrides)
 
 
 def test_a_run_in_clusters_has_an_identity_of_its_own() -> None:
@@ -107,23 +105,23 @@ def test_a_run_in_clusters_has_an_identity_of_its_own() -> None:
     assert identity(plain.config) != identity(sampled.config)
     record = h.make(sampled)
     assert record["status"] == "finished"
-    rows = h.curve(sampled)
-    assert [row["step"] for row in rows] == ["2", "4", "6"]  # two steps an epoch
+    assert [row["step"] for row in h.curve(sampled)] == ["2", "4", "6"]  # two steps an epoch
     assert h.numbers(h.make(sampled, force=True)) == h.numbers(record)
 
 
 def test_clusters_refuse_what_they_cannot_cut() -> None:
-    with pytest.raises(ConfigError, match="takes parts of one graph with targets at its nodes; Adding"):
-        h.spec_of(["model=lem", "task=adding", "profile=smoke", SAMPLE % (4, 2)])
-    with pytest.raises(ConfigError, match="per_batch=5 is more than n_parts=4"):
-        h.spec_of(texas(SAMPLE % (4, 5)))
-    with pytest.raises(ConfigError, match="no metric noisy_cross_entropy"):
-        h.spec_of(texas(SAMPLE % (4, 2), "+trainer.select.metric=noisy_cross_entropy"))
+    adding = ["model=lem", "task=adding", "profile=smoke", SAMPLE % (4, 2)]
+    noisy = texas(SAMPLE % (4, 2), "+trainer.select.metric=noisy_cross_entropy")
+    for says, overrides in (
+        ("takes parts of one graph with targets at its nodes; Adding", adding),
+        ("per_batch=5 is more than n_parts=4", texas(SAMPLE % (4, 5))),
+        ("no metric noisy_cross_entropy", noisy),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            h.spec_of(overrides)
     with pytest.raises(ConfigError, match=r"10000 clusters need a training node each; .* has"):
         h.make(h.spec_of(texas(SAMPLE % (10000, 1))))
+    task: Any = Whole()
+    task.batch = dataclasses.replace(task.batch, mask=torch.ones(N))
     with pytest.raises(ConfigError, match="batches of another kind with mask"):
-        task = Whole()
-        task.batch = Batch(
-            input=task.batch.input, target=task.batch.target, mask=torch.ones(N), index=task.batch.index
-        )
-        Clusters(2).over(task).joined([0])  # type: ignore[arg-type]
+        Clusters(2).over(task).joined([0])

@@ -152,13 +152,11 @@ def test_selected_weights_are_those_of_their_epoch(monkeypatch):
     scripted_once = [3.0, 1.0, 2.0, 2.0, 2.0]
     short = h.make(h.spec_of(h.odd("trainer.epochs=2", f"{SELECT}.Last")))
     real = Trainer.metrics
-    monkeypatch.setattr(
-        Trainer,
-        "metrics",
-        lambda self, part, epoch: (
-            {"mse": scripted_once[epoch - 1]} if part == "valid" else real(self, part, epoch)
-        ),
-    )
+
+    def metrics(self, part, epoch):
+        return {"mse": scripted_once[epoch - 1]} if part == "valid" else real(self, part, epoch)
+
+    monkeypatch.setattr(Trainer, "metrics", metrics)
     long = h.make(h.spec_of(h.odd("trainer.epochs=5")))
     assert long["selected"]["epoch"] == 2
     assert long["metrics"]["best"]["test"] == short["metrics"]["last"]["test"]

@@ -90,11 +90,10 @@ def test_a_worker_process_makes_the_same_record(monkeypatch, tmp_path):
     monkeypatch.setenv("PHYSML_RUNS", str(tmp_path / "other runs"))
     process = h.start(spec)
     assert process.wait() == 0
-    differing = {
-        key.partition(".")[0] for key, _, _ in record.differences(here, record.read(spec.record_path))
-    }
+    theirs = record.read(spec.record_path)
+    differing = {key.partition(".")[0] for key, _, _ in record.differences(here, theirs)}
     assert differing <= {"cost", "started", "ended", "path", "code"}
-    assert here["code"]["version"] == record.read(spec.record_path)["code"]["version"]
+    assert here["code"]["version"] == theirs["code"]["version"]
     progress = json.loads((spec.work_folder / "progress.json").read_text())
     assert progress["steps"] == 12
 

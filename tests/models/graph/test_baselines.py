@@ -24,6 +24,7 @@ from small_graphs import (
 from torch import Tensor, nn
 
 from physml.base.errors import InputError
+from physml.models.graph import graph_convolutions as convolutions
 from physml.models.graph.adgn import ADGN
 from physml.models.graph.appnp import APPNP
 from physml.models.graph.cgnn import CGNN
@@ -31,13 +32,6 @@ from physml.models.graph.fagcn import FAGCN
 from physml.models.graph.ggcn import GGCN, SignedConvolution
 from physml.models.graph.glognn import GloGNN
 from physml.models.graph.gprgnn import GPRGNN
-from physml.models.graph.graph_convolutions import (
-    GatedConvolution,
-    IsomorphismConvolution,
-    MixtureConvolution,
-    PrincipalConvolution,
-    SumConvolution,
-)
 from physml.models.graph.graph_layers import GraphAttention, GraphConvolution, MeanConvolution
 from physml.models.graph.graph_transformer import GraphTransformer
 from physml.models.graph.h2gcn import H2GCN
@@ -59,7 +53,7 @@ def both_ends(A: np.ndarray) -> np.ndarray:
 
 @DIRECTED
 def test_a_sum_takes_each_neighbour_once(edge_index: Tensor):
-    layer, x = far_from_start(SumConvolution(H, 3)), numbers(N, H)
+    layer, x = far_from_start(convolutions.SumConvolution(H, 3)), numbers(N, H)
     close(layer(x, edge_index), adjacency(edge_index) @ x.numpy() @ weights(layer)["W"].T)
 
 
@@ -193,7 +187,7 @@ def test_glognn_mixes_all_nodes_by_the_least_squares_that_it_says(official: dict
 
 
 def test_gin_against_a_loop():
-    layer, x = far_from_start(IsomorphismConvolution(H, 3)), numbers(N, H)
+    layer, x = far_from_start(convolutions.IsomorphismConvolution(H, 3)), numbers(N, H)
     total = np.stack([sum((x[j].numpy() for j in js), np.zeros(H)) for js in received(ODD)])
     w = parameters(layer)
     hidden = relu(((1 + w["epsilon"]) * x.numpy() + total) @ w["lin_1.weight"].T + w["lin_1.bias"])
@@ -202,7 +196,7 @@ def test_gin_against_a_loop():
 
 @pytest.mark.parametrize("normalized", [True, False])
 def test_gates_of_each_edge_and_channel_against_a_loop(normalized: bool):
-    layer, x = far_from_start(GatedConvolution(H, 3, normalized=normalized)), numbers(N, H)
+    layer, x = far_from_start(convolutions.GatedConvolution(H, 3, normalized=normalized)), numbers(N, H)
     w, X = weights(layer), x.numpy()
     out = X @ w["U"].T + w["b"]
     for i, js in enumerate(received(ODD)):
@@ -213,7 +207,7 @@ def test_gates_of_each_edge_and_channel_against_a_loop(normalized: bool):
 
 
 def test_pna_against_a_loop():
-    layer, x = far_from_start(PrincipalConvolution(H, 3, delta=0.8)), numbers(N, H)
+    layer, x = far_from_start(convolutions.PrincipalConvolution(H, 3, delta=0.8)), numbers(N, H)
     w, X, rows = weights(layer), x.numpy(), []
     for i, js in enumerate(received(ODD)):
         statistics, d = np.zeros(4 * H), len(js)
@@ -228,7 +222,7 @@ def test_pna_against_a_loop():
 
 
 def test_monet_against_a_loop():
-    layer, x = far_from_start(MixtureConvolution(H, 3, n_kernels=2, d_place=3)), numbers(N, H)
+    layer, x = far_from_start(convolutions.MixtureConvolution(H, 3, n_kernels=2, d_place=3)), numbers(N, H)
     w, X, js = weights(layer), x.numpy(), received(ODD)
     kernels, out = w["W"].reshape(2, 3, H), np.zeros((N, 3)) + w["b"]
     for i in range(N):

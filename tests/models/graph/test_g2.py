@@ -106,8 +106,7 @@ def test_a_constant_signal_has_rate_0_and_stays_where_rows_have_unit_sum(name: s
     "p, options",
     [
         *((p, {"single_rate": single}) for p in (0.5, 1.0, 2.0, 2.5, 3.0, 4.2) for single in (False, True)),
-        *((p, {"rate_exponent": 0.5}) for p in (0.5, 2.0)),
-        *((p, {"aggregate": "mean"}) for p in (0.5, 2.0)),
+        *((p, option) for p in (0.5, 2.0) for option in ({"rate_exponent": 0.5}, {"aggregate": "mean"})),
     ],
 )
 def test_gradients_are_finite_at_rate_0(p: float, options):
@@ -131,8 +130,7 @@ def test_features_keep_to_the_bounds_of_proposition_8_2_1(name: str, activation:
         x = numbers(N, H).clamp(-1, 1)
         layer = GradientGating(coupling, 30, p=2.0, activation=activation)
         for X, tau in layer.steps(x, ODD):
-            assert (tau >= 0).all() and (tau <= 1).all()
-            assert (min(-1.0, low) <= X).all() and (X <= 1).all()
+            assert (tau >= 0).all() and (tau <= 1).all() and (min(-1.0, low) <= X).all() and (X <= 1).all()
         far, _ = next(GradientGating(coupling, 1, p=2.0, activation=activation).steps(5 * x.abs() + 2, ODD))
         assert far[5].min() >= 2  # a node that sends to no one never moves
 

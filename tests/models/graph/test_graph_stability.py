@@ -110,9 +110,7 @@ def balance(A: np.ndarray, alpha: float, factor: float, seed: int) -> float:
 
 @pytest.mark.parametrize("alpha", [0.0, 0.7])
 @pytest.mark.parametrize("matrix", [symmetric_stochastic, row_stochastic])
-def test_7_2_5_holds_with_half_of_its_coupling_terms(
-    matrix: Callable[[np.ndarray], np.ndarray], alpha: float
-) -> None:
+def test_7_2_5_holds_with_half_of_its_coupling_terms(matrix: Slope, alpha: float) -> None:
     """(7.22) sums (A_ij + A_ji) / 2 where (7.21) gives a quarter of it, as in Proposition 7.2.1."""
     for seed in range(3):
         A = matrix(connected(7, seed))
@@ -212,12 +210,10 @@ def test_the_ode_is_that_of_gradient_gating(p: float) -> None:
     np.testing.assert_allclose(stepped, X + gated_slope(A, links, p)(X), atol=1e-14)
 
 
-def gated(
-    A: np.ndarray, links: np.ndarray, p: float, start: np.ndarray, t_end: float, h: float
-) -> np.ndarray:
+def gated(A: np.ndarray, links: np.ndarray, p: float, start: np.ndarray, *t_end_and_h: float) -> np.ndarray:
     """X of (8.12), where node 1 stays as it is."""
     slope, moves = gated_slope(A, links, p), np.arange(len(A)) > 0
-    return solved(lambda _, X: moves * slope(X), start, t_end, h)
+    return solved(lambda _, X: moves * slope(X), start, *t_end_and_h)
 
 
 def perturbed(links: np.ndarray, size: float, c: float = 1.0) -> np.ndarray:

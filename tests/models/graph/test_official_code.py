@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from physml.data.graphs import directed
 from physml.graph.edges import Edges
 from physml.models.graph import directional, geom_gcn
+from physml.models.graph import graph_convolutions as convolutions
 from physml.models.graph.acm_gcn import ChannelMixing
 from physml.models.graph.adgn import ADGN
 from physml.models.graph.appnp import APPNP
@@ -23,11 +24,6 @@ from physml.models.graph.ggcn import GGCN
 from physml.models.graph.glognn import GloGNN
 from physml.models.graph.gnn import PairNorm
 from physml.models.graph.gprgnn import GPRGNN
-from physml.models.graph.graph_convolutions import (
-    IsomorphismConvolution,
-    PrincipalConvolution,
-    SumConvolution,
-)
 from physml.models.graph.graph_layers import (
     GraphAttention,
     GraphConvolution,
@@ -97,7 +93,7 @@ LAYERS: dict[str, Make] = {
     "g2_gat": lambda k: GradientGating(
         gat(k), 2, p=2.0, activation="elu", aggregate="mean", heads="official"
     ),
-    "adgn_sum": lambda k: ADGN(SumConvolution(3 * k, 3 * k), 3, epsilon=0.3, gamma=0.2),
+    "adgn_sum": lambda k: ADGN(convolutions.SumConvolution(3 * k, 3 * k), 3, epsilon=0.3, gamma=0.2),
     "adgn_gcn": lambda k: ADGN(GraphConvolution(3 * k, 3 * k, bias=False), 3, epsilon=0.3, gamma=0.2),
     "phdgn": lambda k: PHDGN(3 * k, 3, epsilon=0.3, damping="channels", alpha=0.5, init="official"),
     "phdgn_driven": lambda k: PHDGN(3 * k, 3, epsilon=0.3, alpha=0.5, init="official", **DRIVEN),
@@ -110,9 +106,9 @@ LAYERS: dict[str, Make] = {
     "mixhop": lambda k: MixHop(3 * k, 2 * k, 2, activation="tanh"),
     "gcn": lambda k: GraphConvolution(3 * k, 2 * k),
     "gat": lambda k: GraphAttention(3 * k, 2 * k, n_heads=3),
-    "gin": lambda k: IsomorphismConvolution(3 * k, 3 * k),
+    "gin": lambda k: convolutions.IsomorphismConvolution(3 * k, 3 * k),
     "chebnet": lambda k: pytest.importorskip("torch_geometric.nn").ChebConv(3 * k, 2 * k, K=3),
-    "pna": lambda k: PrincipalConvolution(3 * k, 2 * k, delta=0.9),
+    "pna": lambda k: convolutions.PrincipalConvolution(3 * k, 2 * k, delta=0.9),
     "dgn": lambda k: DirectionalConvolution(3 * k, 2 * k, delta=0.9, n_directions=2),
     "grand": lambda k: Diffusion(TransformerAttention(3 * k, d_attention=4 * k, n_heads=2), T=2.5),
     "gprgnn": lambda k: GPRGNN(3 * k, K=4, alpha=0.2),

@@ -52,9 +52,7 @@ def orthogonality(B: Tensor) -> float:
 @pytest.mark.parametrize(
     "init, base, every", [("cayley", "identity", None), ("henaff", "start", None), ("cayley", "start", 2)]
 )
-def test_the_matrix_is_orthogonal_before_and_after_training(
-    init: str, size: int, base: str, every: int | None
-):
+def test_the_matrix_is_orthogonal_before_and_after_training(init: str, size: int, base: str, every):
     layer = ExpRNN(2, size, init=init, base=base, rebase_every=every).double()
     start = layer.symbols()["B"].detach().clone()
     train(layer, 3)

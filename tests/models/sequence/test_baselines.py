@@ -120,6 +120,7 @@ def noisy_of(mult_noise: float, add_noise: float) -> NoisyRNN:
     return layer
 
 
+TURNED = {"epsilon": EPSILON, "gamma": GAMMA}
 LAYERS: dict[str, tuple[Callable[[], nn.Module], Step]] = {
     "lstm": (lambda: LSTM(D, H), gated(1.0, 1.0)),
     "lstm-v1": (lambda: LSTM(D, H, dt=DT, dt_version=1), gated(DT, DT)),
@@ -131,11 +132,8 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], Step]] = {
     "lipschitz-euler": (lambda: lipschitz("euler"), euler),
     "lipschitz-rk2": (lambda: lipschitz("rk2"), rk2),
     "noisy": (lambda: noisy_of(0.2, 0.1).eval(), noisy),
-    "antisymmetric": (lambda: AntisymmetricRNN(D, H, epsilon=EPSILON, gamma=GAMMA), antisymmetric),
-    "antisymmetric-gated": (
-        lambda: AntisymmetricRNN(D, H, epsilon=EPSILON, gamma=GAMMA, gated=True),
-        antisymmetric,
-    ),
+    "antisymmetric": (lambda: AntisymmetricRNN(D, H, **TURNED), antisymmetric),
+    "antisymmetric-gated": (lambda: AntisymmetricRNN(D, H, **TURNED, gated=True), antisymmetric),
     "indrnn": (lambda: IndRNN(D, H, n_layers=2, bound=0.9), indrnn),
     "fastrnn": (lambda: FastRNN(D, H), fastrnn),
     "fastgrnn": (lambda: FastGRNN(D, H), fastgrnn),
@@ -153,10 +151,8 @@ def test_equals_a_loop_from_the_equations(name: str, backend: str):
 
 def test_lstm_state_dropout_masks_h_where_it_enters_w(monkeypatch):
     layer = LSTM(2, 5, state_dropout=0.4).double().train()
-    mask = torch.tensor([[0, 1, 1, 0, 1], [1, 1, 0, 1, 0]], dtype=torch.double) / 0.6
-    monkeypatch.setattr(
-        "physml.models.sequence.gated.F.dropout", lambda ones, p: mask * ones if p == 0.4 else None
-    )
+    masks = {0.4: (mask := torch.tensor([[0, 1, 1, 0, 1], [1, 1, 0, 1, 0]], dtype=torch.double) / 0.6)}
+    monkeypatch.setattr("physml.models.sequence.gated.F.dropout", lambda ones, p: masks[p] * ones)
     u, state = numbers(2, 7, 2), tuple(numbers(2, 5, seed=k).requires_grad_() for k in (2, 3))
     outputs, last = layer(u, state)
 

@@ -68,12 +68,8 @@ def test_the_ode_is_that_of_cornn(dt: float) -> None:
 
 
 @drawn
-@given(
-    seed=seeds, m=st.integers(1, 4), scale=st.floats(0.1, 5), gamma=st.floats(0.1, 20), more=st.floats(0, 3)
-)
-def test_2_2_1_states_of_the_ode_and_2_2_2_two_inputs(
-    seed: int, m: int, scale: float, gamma: float, more: float
-) -> None:
+@given(seeds, st.integers(1, 4), st.floats(0.1, 5), st.floats(0.1, 20), st.floats(0, 3))
+def test_2_2_1_states_of_the_ode_and_2_2_2_two_inputs(seed: int, m: int, scale, gamma, more) -> None:
     ode = Coupled(m, scale, gamma, 0.5 + more, seed)
     (y, z), (other_y, other_z) = (ode.states(sines(s), 3.0) for s in (seed, seed + 1))
     bound = m * times(3.0)
@@ -101,14 +97,8 @@ def gradient_energy(ode: Coupled, u: Callable[[float], float], t_end: float) -> 
         slope = 1 - np.tanh(A) ** 2
         forced = slope * (ode.W @ y_theta + ode.Wcal @ z_theta)
         forced[0] += slope[0] * y[0]
-        return np.concatenate(
-            [
-                z,
-                np.tanh(A) - ode.gamma * y - ode.epsilon * z,
-                z_theta,
-                forced - ode.gamma * y_theta - ode.epsilon * z_theta,
-            ]
-        )
+        pull, pull_theta = ode.gamma * y + ode.epsilon * z, ode.gamma * y_theta + ode.epsilon * z_theta
+        return np.concatenate([z, np.tanh(A) - pull, z_theta, forced - pull_theta])
 
     path = solved(right, np.zeros(4 * m), t_end, H)[1:].reshape(-1, 4, m)
     return (path[:, 2] ** 2).sum(1) + (path[:, 3] ** 2).sum(1) / ode.gamma

@@ -74,9 +74,7 @@ def test_second_derivatives_of_the_plain_loop() -> None:
     [("joint", 925**-0.5, 925**-0.5), ("separate", 125**-0.5, 400**-0.5), ("imdb", 125**-0.5, 800**-0.5)],
 )
 @torch.no_grad()
-def test_weights_are_uniform_with_the_bounds_of_the_official_layouts(
-    init: str, inputs: float, states: float
-) -> None:
+def test_weights_are_uniform_with_the_bounds_of_the_official_layouts(init, inputs, states) -> None:
     s = build(125, 400, init=init).symbols()
     for name, bound in (("V", inputs), ("b", inputs), ("W", states), ("Wcal", states)):
         assert s[name].abs().max() <= bound

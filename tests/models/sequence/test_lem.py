@@ -137,14 +137,10 @@ def test_wrong_arguments(options: dict, message: str) -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_state_dropout_masks_y_where_it_enters_w_and_nowhere_else(
-    variant: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_state_dropout_masks_y_where_it_enters_w_and_nowhere_else(variant: str, monkeypatch) -> None:
     layer = build(2, 5, state_dropout=0.4, **VARIANTS[variant]).train()
-    mask = torch.tensor([[0, 1, 1, 0, 1], [1, 1, 0, 1, 0]], dtype=torch.double) / 0.6
-    monkeypatch.setattr(
-        "physml.models.sequence.lem.F.dropout", lambda ones, p: mask * ones if p == 0.4 else None
-    )
+    masks = {0.4: (mask := torch.tensor([[0, 1, 1, 0, 1], [1, 1, 0, 1, 0]], dtype=torch.double) / 0.6)}
+    monkeypatch.setattr("physml.models.sequence.lem.F.dropout", lambda ones, p: masks[p] * ones)
     u, state = numbers(2, 11, 2), tuple(numbers(2, 5, seed=k).requires_grad_() for k in (2, 3))
     path, last = layer(u, state)
     masked = torch.cat([u, mask[:, None].expand(-1, 11, -1)], 2)

@@ -31,9 +31,7 @@ def gru(d_in: int) -> nn.Module:
     return GRU(d_in, H)
 
 
-def make(
-    layer: Callable[[int], nn.Module] = gru, readout: str = "last", tokens: bool = False, **options: Any
-) -> SequenceModel:
+def make(layer: Any = gru, readout: str = "last", tokens: bool = False, **options: Any) -> SequenceModel:
     torch.manual_seed(0)
     return SequenceModel(layer, 20 if tokens else D, N_OUT, readout, tokens, **options).double()
 
@@ -140,10 +138,12 @@ def test_layers_of_a_stack_are_their_own():
 
 
 def test_layers_that_cannot_be_stacked():
-    with pytest.raises(InputError, match="batch_first"):
-        make(lambda d_in: nn.LSTM(d_in, H))
-    with pytest.raises(InputError, match="d_out"):
-        make(lambda d_in: nn.Linear(d_in, H))
+    for layer, says in ((nn.LSTM, "batch_first"), (nn.Linear, "d_out")):
+        with pytest.raises(InputError, match=says):
+            make(lambda d_in, layer=layer: layer(d_in, H))
+
+
+VARIATIONAL = {"dropout": 0.25, "dropout_kind": "variational"}
 
 
 def dropped(**options: Any) -> Tensor:
@@ -151,25 +151,16 @@ def dropped(**options: Any) -> Tensor:
     return transparent(**options)(torch.ones(40, 50, D, dtype=torch.float64))[0]
 
 
-def test_dropout_per_step():
-    y = dropped(dropout=0.25)
-    assert set(y.unique().tolist()) == {0.0, 1 / 0.75}
+def test_dropout_is_of_each_step_and_layer_and_a_variational_one_is_the_same_at_all_steps():
+    y, same, twice = (dropped(**o) for o in ({"dropout": 0.25}, VARIATIONAL, {"dropout": 0.5, "n_layers": 2}))
+    assert set(y.unique().tolist()) == set(same.unique().tolist()) == {0.0, 1 / 0.75}
     assert abs((y == 0).double().mean() - 0.25) < 0.02
     assert not (y == y[:, :1]).all(1).any()
-
-
-def test_variational_dropout_is_the_same_at_all_steps():
-    y = dropped(dropout=0.25, dropout_kind="variational")
-    assert set(y.unique().tolist()) == {0.0, 1 / 0.75}
-    assert torch.equal(y, y[:, :1].expand_as(y))
-    assert 0.1 < (y[:, 0] == 0).double().mean() < 0.4
-    assert not torch.equal(y[0], y[1]) or not torch.equal(y[0], y[2])
-
-
-def test_dropout_follows_every_layer():
-    y = dropped(dropout=0.5, n_layers=2)
-    assert set(y.unique().tolist()) == {0.0, 4.0}
-    assert abs((y != 0).double().mean() - 0.25) < 0.02
+    assert torch.equal(same, same[:, :1].expand_as(same))
+    assert 0.1 < (same[:, 0] == 0).double().mean() < 0.4
+    assert not torch.equal(same[0], same[1]) or not torch.equal(same[0], same[2])
+    assert set(twice.unique().tolist()) == {0.0, 4.0}
+    assert abs((twice != 0).double().mean() - 0.25) < 0.02
 
 
 def test_input_dropout_comes_before_the_encoder():
@@ -244,12 +235,11 @@ def test_options_that_cannot_be(options: dict[str, Any], word: str):
 
 def test_wrong_shapes_and_ids_out_of_range_are_refused():
     numbered, of_words = make(), make(tokens=True, embedding=5)
-    for shape in ((0, 5, D), (2, 0, D), (2, 5), (2, 5, D + 1)):
+    wrong = [(numbered, numbers(*shape)) for shape in ((0, 5, D), (2, 0, D), (2, 5), (2, 5, D + 1))]
+    wrong += [(of_words, torch.zeros(shape).long()) for shape in ((0, 5), (2, 0), (2, 5, 1))]
+    for model, inputs in wrong:
         with pytest.raises(InputError, match="input must have shape"):
-            numbered(numbers(*shape))
-    for shape in ((0, 5), (2, 0), (2, 5, 1)):
-        with pytest.raises(InputError, match="input must have shape"):
-            of_words(torch.zeros(shape, dtype=torch.long))
+            model(inputs)
     for bad in (-1, 20):
         with pytest.raises(InputError, match=r"ids in \[0, 20\)"):
             of_words(torch.tensor([[0, bad]]))

@@ -172,9 +172,7 @@ def layer_of_theorem_2(name: str, epsilon: float) -> nn.Module:
 
 
 @pytest.mark.parametrize("name", ["leaky", "noisy"])
-def test_theorem_2_is_about_the_training_steps_of_the_layers(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_theorem_2_is_about_the_training_steps_of_the_layers(name: str, monkeypatch) -> None:
     """Where noise is additive; that of `NoisyRNN` by factors is not (15), it has a mean and its own draws.
 
     The batch has a row for each node of the quadrature, which the layer is given in place of its noise.

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -11,32 +12,20 @@ from scipy import stats
 
 from physml.base.errors import ConfigError, InputError
 from physml.base.paths import CONF
-from physml.report.compare.rows import (
-    MOST,
-    RowComparison,
-    Side,
-    columns_of,
-    compare_runs,
-    compare_values,
-    corrected,
-    direction,
-    pairs_needed,
-    power_of,
-    wilcoxon_p,
-)
-from physml.report.compare.text import Rows, compared, document, sentence
+from physml.report.compare import rows as pairs
+from physml.report.compare.rows import Side, columns_of, compare_runs, compare_values, corrected
+from physml.report.compare.text import compared, document, sentence
 from physml.report.stats.summary import Values
 from physml.report.table.runs import Runs
 from physml.report.table.spec import Column, load_table, table_ids
-from physml.report.text.document import FORMS
+from physml.report.text.document import FORMS, Document
 
 NAMES = ("Ours", "Theirs")
 
 
 def column(better: Any = "higher", **changes: Any) -> Column:
-    return Column(
-        **{"key": "acc", "metric": "test/accuracy", "better": better, "protocol": "official", **changes}
-    )
+    usual = {"key": "acc", "metric": "test/accuracy", "better": better, "protocol": "official"}
+    return Column(**usual | changes)
 
 
 def by_seed(values: Any) -> Values:
@@ -54,9 +43,9 @@ def test_tests_and_effect_size_are_those_of_scipy() -> None:
     comparison = compare_values(column(), first, second)
     a, b = list(first.values()), list(second.values())
     expected = stats.ttest_rel(a, b)
-    interval = expected.confidence_interval()
     assert comparison.p == pytest.approx(expected.pvalue)
-    assert (comparison.gain.low, comparison.gain.high) == pytest.approx((interval.low, interval.high))
+    gain = comparison.gain
+    assert (gain.low, gain.high) == pytest.approx(tuple(expected.confidence_interval()))
     assert comparison.p_wilcoxon == pytest.approx(stats.wilcoxon(a, b, method="exact").pvalue)
     differences = np.subtract(a, b)
     assert comparison.d_z == pytest.approx(differences.mean() / differences.std(ddof=1))
@@ -83,12 +72,12 @@ def test_tied_differences_have_an_exact_p_value_too(differences: list[float]) ->
     ranks = stats.rankdata(np.abs(sizes))
     signs = np.array(np.meshgrid(*[[-1, 1]] * len(sizes))).reshape(len(sizes), -1)
     extreme = np.abs(ranks @ signs) >= abs(ranks @ np.sign(sizes)) - 1e-9
-    assert wilcoxon_p(differences) == pytest.approx(extreme.mean())
+    assert pairs.wilcoxon_p(differences) == pytest.approx(extreme.mean())
 
 
 def test_rounding_breaks_no_ties_and_makes_no_difference() -> None:
     noisy = [1.0, 1.0 + 1e-14, -1.0 + 1e-14, 2.0, 3.0]
-    assert wilcoxon_p(noisy) == wilcoxon_p([1.0, 1.0, -1.0, 2.0, 3.0])
+    assert pairs.wilcoxon_p(noisy) == pairs.wilcoxon_p([1.0, 1.0, -1.0, 2.0, 3.0])
     comparison = compare_values(column(), by_seed([0.1 + 0.2, 0.5, 0.7]), by_seed([0.3, 0.5, 0.7]))
     assert comparison.verdict == "equal" and comparison.d_z == 0.0 and comparison.p_wilcoxon == 1.0
 
@@ -103,21 +92,21 @@ def test_many_pairs_have_the_normal_approximation() -> None:
 def test_power_is_that_of_simulated_tests(n: int, d_z: float) -> None:
     drawn = np.random.default_rng(n).normal(d_z, 1.0, size=(20_000, n))
     power = (stats.ttest_1samp(drawn, 0.0, axis=1).pvalue < 0.05).mean()
-    assert power_of(n, d_z) == pytest.approx(power, abs=0.012)
+    assert pairs.power_of(n, d_z) == pytest.approx(power, abs=0.012)
 
 
 def test_power_is_a_probability_everywhere_and_grows() -> None:
     for d_z in (0.0, 0.01, 0.3, 0.72, 1.5, 5.0, 50.0, math.inf):
-        powers = [power_of(n, d_z) for n in (2, 3, 5, 10, 30, 100, 300, 500, 1000, 2000)]
+        powers = [pairs.power_of(n, d_z) for n in (2, 3, 5, 10, 30, 100, 300, 500, 1000, 2000)]
         assert all(0 <= p <= 1 + 1e-12 for p in powers)
         assert powers == sorted(powers) or d_z == 0.0
-    assert power_of(20, 0.0) == pytest.approx(0.05)
+    assert pairs.power_of(20, 0.0) == pytest.approx(0.05)
     for d_z in (0.1, 0.3, 0.8, 2.0):
-        n = pairs_needed(d_z)
-        assert power_of(n, d_z) >= 0.8 and (n == 3 or power_of(n - 1, d_z) < 0.8), "the fewest"
-    assert pairs_needed(0.0) == MOST + 1 and pairs_needed(math.inf) == 3
+        n = pairs.pairs_needed(d_z)
+        assert pairs.power_of(n, d_z) >= 0.8 and (n == 3 or pairs.power_of(n - 1, d_z) < 0.8), "the fewest"
+    assert pairs.pairs_needed(0.0) == pairs.MOST + 1 and pairs.pairs_needed(math.inf) == 3
     with pytest.raises(InputError, match="at least 2 pairs; got 1"):
-        power_of(1, 0.5)
+        pairs.power_of(1, 0.5)
 
 
 def test_only_common_pairs_count() -> None:
@@ -172,21 +161,19 @@ def test_what_is_not_decided_always_needs_more_pairs(seed: int) -> None:
             assert comparison.more is None
 
 
-def made(shift: float, n: int = 10, **changes: Any) -> RowComparison:
-    return corrected([compare_values(column(**changes), *random_rows(n, shift, seed=1))])[0]
-
-
 def test_sentences() -> None:
-    apart = sentence(made(3.0, unit="%"), NAMES)
-    assert apart.startswith("Ours is better than Theirs by ") and " points (95 % interval [+" in apart
-    behind = sentence(made(-3.0), NAMES)
-    assert behind.startswith("Theirs is better than Ours by ") and "interval [+" in behind
-    alike = sentence(made(0.1), NAMES, columns=2)
+    def said(shift: float, n: int = 10, columns: int = 1, **changes: Any) -> str:
+        comparison = compare_values(column(**changes), *random_rows(n, shift, seed=1))
+        return sentence(corrected([comparison])[0], NAMES, columns=columns)
+
+    assert re.match(r"Ours is better than Theirs by .* points \(95 % interval \[\+", said(3.0, unit="%"))
+    assert re.match(r"Theirs is better than Ours by .*interval \[\+", said(-3.0))
+    alike = said(0.1, columns=2)
     assert alike.startswith("Ours and Theirs cannot be told apart: ")
     assert "more pairs would find it at 5 % over all 2 columns with a power of 80 %." in alike
-    assert sentence(made(1.0, n=2), NAMES) == "no verdict from 2 pairs of runs; 3 are the fewest."
+    assert said(1.0, n=2) == "no verdict from 2 pairs of runs; 3 are the fewest."
     zero = compare_values(column(), by_seed([1.0, -1.0, 2.0, -2.0]), by_seed([0.0] * 4))
-    assert f"more than {MOST} more pairs" in sentence(corrected([zero])[0], NAMES)
+    assert f"more than {pairs.MOST} more pairs" in sentence(corrected([zero])[0], NAMES)
 
 
 def test_new_splits_and_the_other_test_have_their_words() -> None:
@@ -203,24 +190,22 @@ def test_new_splits_and_the_other_test_have_their_words() -> None:
 
 def side(label: str, values: Values, **changes: Any) -> Side:
     selected = {"rule": "max valid/accuracy", "step": 1, "epoch": 1}
-    usual = {"selected": selected, "data": {"sizes": {"train": 10, "test": 5}}}
+    usual = {"selected": selected, "data": {"sizes": {"train": 10, "test": 5}}, **changes}
     records: list[Any] = [
-        finished(label, seed, split=split, test={"accuracy": value, "cross_entropy": 1 - value}, **usual)
-        | changes
-        for (split, seed), value in values.items()
+        finished(label, seed, split=split, test={"accuracy": x, "cross_entropy": 1 - x}) | usual
+        for (split, seed), x in values.items()
     ]
     return Side(label, Runs.find(label, identity(label), records, list(values)))
 
 
-def rows(n: int = 10) -> Rows:
-    first, second = random_rows(n, 0.3)
-    pair = (side("Ours", first), side("Theirs", second))
+def document_of(n: int) -> Document:
+    pair: Any = tuple(map(side, NAMES, random_rows(n, 0.3)))
     columns = [column(), column("lower", key="ce", metric="test/cross_entropy")]
-    return compared("t-1", columns, {c.key: pair for c in columns}, {}, "splits", "Train more.")
+    return document(compared("t-1", columns, {c.key: pair for c in columns}, {}, "splits", "Train more."))
 
 
 def test_the_document_has_all_forms_and_fits_a_terminal_and_many_runs_are_summed_up() -> None:
-    compared_rows = document(rows())
+    compared_rows = document_of(10)
     text = on_terminal(compared_rows)
     assert max(map(len, text.splitlines())) <= 80
     assert text.startswith("t-1: Ours (A) against Theirs (B)\nacc: Ours ") and "| split |" not in text
@@ -228,18 +213,18 @@ def test_the_document_has_all_forms_and_fits_a_terminal_and_many_runs_are_summed
     lines = FORMS["csv"](compared_rows).splitlines()
     assert len(lines) == 1 + 2 * (1 + 10)
     assert sum(line.endswith(",pair") for line in lines) == 20
-    sections = document(rows(31)).long
+    sections = document_of(31).long
     assert [len(section.lines) for section in sections] == [1, 1]
     first, *others = (int(cell) for cell in sections[0].lines[0][:4])
     assert first == 31 == sum(others)
-    assert len(document(rows(30)).long[0].lines) == 30
+    assert len(document_of(30).long[0].lines) == 30
 
 
 def test_columns_that_cannot_be_compared_say_why() -> None:
     values = by_seed([0.5, 0.6, 0.7])
     ours, substitute = side("Ours", values), {"data": {"kind": "substitute data"}}
 
-    def against(theirs: Values, **changes: Any) -> RowComparison | str:
+    def against(theirs: Values, **changes: Any) -> Any:
         return compare_runs(column(), ours, side("Theirs", theirs, **changes), "runs")
 
     assert against({}) == "Theirs has no finished run with test/accuracy"
@@ -249,11 +234,9 @@ def test_columns_that_cannot_be_compared_say_why() -> None:
     )
     assert against(values, protocol="clean") == "Theirs has other protocol"
     assert against(values, **substitute) == "Theirs has substitute data"
-    short = against(values, short="an hour")
-    assert isinstance(short, RowComparison) and short.caveats == ("Theirs: short budget",)
+    assert against(values, short="an hour").caveats == ("Theirs: short budget",)
     ours = side("Ours", values, **substitute)
-    both = against(values, **substitute)
-    assert isinstance(both, RowComparison) and len(both.caveats) == 2
+    assert len(against(values, **substitute).caveats) == 2
 
 
 def test_no_column_at_all_is_an_error_with_what_to_do() -> None:
@@ -266,7 +249,7 @@ def test_no_column_at_all_is_an_error_with_what_to_do() -> None:
 def test_directions_are_those_of_all_tables() -> None:
     for ident in table_ids(kind="runs"):
         for table_column in load_table(CONF / "table" / f"{ident}.yaml").columns:
-            assert direction(table_column.metric) == table_column.better, (ident, table_column.metric)
+            assert pairs.direction(table_column.metric) == table_column.better, (ident, table_column.metric)
 
 
 def test_metrics_of_two_experiments() -> None:

@@ -65,25 +65,21 @@ def record(folder: Path, experiment: str, seed: int, last: int = 500, **changes:
     return finished(experiment, seed, **beside | changes)
 
 
-def made(runs: list[dict[str, Any]], of: FigureSpec | None = None, **options: Any) -> Figure:
+def made(runs: list[dict[str, Any]], of: FigureSpec | None = None, **options: Any) -> Any:
     figure = of or spec()
     return collect(figure, ids(*experiments_of(figure)), runs, **options)
 
 
-def first(figure: Figure) -> Curve:
+def first(figure: Any) -> Any:
     return figure.panels[0][1][0]
 
 
 def test_a_curve_is_the_mean_over_seeds_at_their_common_steps(tmp_path: Path) -> None:
     records = [record(tmp_path, "t/a", k) for k in range(2)]
-    figure = made(records)
+    figure, steps = made(records), np.array([100, 200, 400, 500])
     curve = first(figure)
-    steps = np.array([100, 200, 400, 500])
-    assert curve.x is not None and curve.y is not None and curve.low is not None and curve.high is not None
     np.testing.assert_array_equal(curve.x, steps)
-    np.testing.assert_allclose(curve.y, 1.5 / steps)
-    np.testing.assert_allclose(curve.low, 1 / steps)
-    np.testing.assert_allclose(curve.high, 2 / steps)
+    np.testing.assert_allclose([curve.y, curve.low, curve.high], [1.5 / steps, 1 / steps, 2 / steps])
     assert state_lines(figure) == ["T = 5, A: 2/2, complete", "T = 5, B: 0/2, missing"]
     canvas = draw(made(records[:1]))
     (axes,) = canvas.axes
@@ -126,10 +122,10 @@ def test_runs_that_end_at_different_steps_are_no_mean_but_lines_of_their_own(tmp
     assert curve.y is None and curve.drawn
     assert [steps[-1] for steps, _ in curve.each] == [200, 500]
     assert state_lines(figure)[0] == "T = 5, A: 2/2, complete; ends with 0.005 at step 200, 0.004 at step 500"
-    canvas = draw(figure)
+    canvas: Any = draw(figure)
     assert said(canvas) == ["A (2 runs)", "always answering 1"] and notes(canvas) == ["not run: B"]
     lines = [line for line in canvas.axes[0].lines if line.get_color() == COLOURS[0]]
-    assert [list(line.get_xdata())[-1] for line in lines] == [200, 200, 500, 500]  # type: ignore[arg-type]
+    assert [line.get_xdata()[-1] for line in lines] == [200, 200, 500, 500]
     assert canvas.get_supxlabel() == "Each run is a line, with a marker at its end."
 
 
@@ -153,8 +149,7 @@ def test_a_series_may_have_seeds_of_its_own(tmp_path: Path) -> None:
     collected = made(records, figure)
     assert state_lines(collected) == ["T = 5, A: 2/2, complete", "T = 5, B: 1/1, complete"]
     assert said(draw(collected)) == ["A (2 runs)", "B (1 run)", "always answering 1"]
-    same = made(records)
-    assert said(draw(same)) == ["2 runs", "A", "B", "always answering 1"]
+    assert said(draw(made(records))) == ["2 runs", "A", "B", "always answering 1"]
 
 
 def test_a_legend_stands_beside_the_axes(tmp_path: Path) -> None:
@@ -164,12 +159,11 @@ def test_a_legend_stands_beside_the_axes(tmp_path: Path) -> None:
     dots = spec(kind="points", metric="test/accuracy", panels=panel(*of_points))
     records = [scored(tmp_path, name, seed, 0.5) for name in names for seed in range(2)]
     for figure in (lines, dots):
-        canvas = draw(made(records, figure))
+        canvas: Any = draw(made(records, figure))
         canvas.draw_without_rendering()
         (axes,) = canvas.axes
-        legend = axes.get_legend()
-        assert legend is not None and len(legend.get_texts()) == 7
-        box = legend.get_window_extent()
+        assert len(said(canvas)) == 8
+        box = axes.get_legend().get_window_extent()
         assert axes.get_window_extent().x1 < box.x0 and box.x1 <= canvas.bbox.x1 and box.y0 >= 0
 
 
@@ -207,8 +201,8 @@ def heights(canvas: Any) -> list[float]:
 def test_a_histogram_of_the_arrays_beside_a_record_has_an_area_only_on_a_linear_axis(tmp_path: Path) -> None:
     for scale, filled in (("log", 0), ("linear", 2)):
         figure = made([record(tmp_path, "t/a", 0)], histogram(y_scale=scale))
-        slow, canvas = figure.panels[0][1][1], draw(figure)
-        assert slow.values is not None and slow.values.shape == (50,) and heights(canvas) == [50, 50]
+        canvas = draw(figure)
+        assert figure.panels[0][1][1].values.shape == (50,) and heights(canvas) == [50, 50]
         assert sum(patch.get_fill() for patch in canvas.axes[0].patches) == filled
 
 
@@ -228,8 +222,7 @@ def test_arrays_are_drawn_one_against_another(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", step=np.array([1.0, 2.0]), error=np.array([0.5, 0.1]))
     run = record(tmp_path, "t/a", 0, arrays="a.npz")
     curve = first(made([run], made_of))
-    assert curve.x is not None and curve.y is not None and str(curve.state) == "complete"
-    assert (curve.x.tolist(), curve.y.tolist()) == ([1.0, 2.0], [0.5, 0.1])
+    assert (str(curve.state), [*curve.x], [*curve.y]) == ("complete", [1.0, 2.0], [0.5, 0.1])
     np.savez(tmp_path / "a.npz", error=np.array([0.5, 0.1]))
     assert "has no array step" in state_lines(made([run], made_of))[0]
     with pytest.raises(ConfigError, match="kind arrays needs an over"):
@@ -247,12 +240,10 @@ def scored(folder: Path, experiment: str, seed: int, accuracy: float, **changes:
 
 
 def test_points_are_means_over_seeds_with_their_standard_deviation(tmp_path: Path) -> None:
-    records = [scored(tmp_path, "t/a", 0, 0.5), scored(tmp_path, "t/a", 1, 0.7)]
-    records += [scored(tmp_path, "t/c", 0, 0.9)]
-    figure = made(records, points())
+    scores = {("t/a", 0): 0.5, ("t/a", 1): 0.7, ("t/c", 0): 0.9}
+    figure = made([scored(tmp_path, *run, accuracy) for run, accuracy in scores.items()], points())
     curve = first(figure)
-    assert curve.x is not None and curve.x.tolist() == [1, 4]
-    assert curve.y == pytest.approx([0.6, 0.9]) and curve.high is not None
+    assert curve.x.tolist() == [1, 4] and curve.y == pytest.approx([0.6, 0.9])
     assert curve.high - curve.y == pytest.approx([np.std([0.5, 0.7], ddof=1), 0.0])
     assert (curve.done, curve.wanted, str(curve.state)) == (3, 6, "partial 3/6")
     assert points().runs == [(f"t/{name}", 0, seed) for name in "abc" for seed in (0, 1)]
@@ -283,11 +274,8 @@ def test_points_are_joined_where_no_run_is_missing_between_them(tmp_path: Path) 
 def test_two_points_alone_are_no_line() -> None:
     values, figure = np.array([1.0, 2.0, 4.0]), spec(y_scale="linear", marks=[])
     for n in (2, 3):
-        few = values[:n], values[:n]
-        curves = (
-            Curve("A", State("complete"), 1, 1, each=(few,)),
-            Curve("B", State("complete"), 1, 1, x=few[0], y=few[1]),
-        )
+        few, complete = values[:n], State("complete")
+        curves = (Curve("A", complete, 1, 1, each=((few, few),)), Curve("B", complete, 1, 1, x=few, y=few))
         lines = draw(Figure(figure, ((figure.panels[0], curves),))).axes[0].get_lines()
         whole = [line for line in lines if len(line.get_xdata()) == n]
         assert len(whole) == 2
@@ -404,10 +392,8 @@ def test_a_figure_is_written_as_a_readable_picture(tmp_path: Path) -> None:
 
 
 def test_the_picture_of_one_run(tmp_path: Path) -> None:
-    rows = [
-        {"epoch": i, "step": 10 * i, "train/loss": 1.0, "valid/rmse": score}
-        for i, score in enumerate([0.5, None, 0.4])
-    ]
+    scores = enumerate([0.5, None, 0.4])
+    rows = [{"epoch": i, "step": 10 * i, "train/loss": 1.0, "valid/rmse": score} for i, score in scores]
     plot_rows(rows, "t/a split 0 seed 0", tmp_path / "curves.png")
     with Image.open(tmp_path / "curves.png") as image:
         image.verify()
@@ -432,13 +418,10 @@ def powers(scale: float, n: int = 3, seed: int = 0) -> dict[str, Any]:
     return {"x": np.arange(n), "y": scale * 10.0**seed * np.ones(n)}
 
 
-def test_the_median_over_seeds_is_drawn_and_the_least_and_the_greatest(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_median_over_seeds_is_drawn_with_the_least_and_the_greatest(monkeypatch: pytest.MonkeyPatch):
     spread = simulation(monkeypatch, powers, seeds=[0, 1, 3])
     figure = made([], spread)
     curve = first(figure)
-    assert curve.y is not None and curve.low is not None and curve.high is not None
     assert [values.tolist() for values in (curve.y, curve.low, curve.high)] == [[10] * 3, [1] * 3, [1000] * 3]
     assert state_lines(figure)[0] == "p, A: simulated with 3 seeds"
     assert len(draw(figure).axes[0].collections) == 2  # a band for each series
@@ -446,15 +429,11 @@ def test_the_median_over_seeds_is_drawn_and_the_least_and_the_greatest(
     assert first(fewer).high is None and state_lines(fewer)[0] == "p, A: simulated"
 
 
-def test_a_simulation_on_few_settings_has_their_numbers_and_a_panel_its_own_limits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def lengths(seed: int = 0) -> dict[str, Any]:
-        return {"x": np.array([25.0, 50, 400]), "y": np.array([1.0, 2, 3])}
-
+def test_a_simulation_on_few_settings_has_their_numbers_and_a_panel_its_own_limits(monkeypatch):
+    lengths = {"x": np.array([25.0, 50, 400]), "y": np.array([1.0, 2, 3])}
     panels = panel({"label": "A"}) + panel({"label": "A"}, y_limits=[0.5, 2.5])
     changes = {"x_scale": "log", "panels": panels, "y_limits": [0, 4]}
-    canvas = draw(made([], simulation(monkeypatch, lengths, **changes)))
+    canvas = draw(made([], simulation(monkeypatch, lambda: lengths, **changes)))
     canvas.draw_without_rendering()
     assert [text.get_text() for text in canvas.axes[0].get_xticklabels()] == ["25", "50", "400"]
     assert [axes.get_ylim() for axes in canvas.axes] == [(0, 4), (0.5, 2.5)]
@@ -474,9 +453,7 @@ def test_values_of_a_simulation_are_a_histogram(monkeypatch: pytest.MonkeyPatch)
         return {"values": [scale * seed] * n}
 
     figure = made([], simulation(monkeypatch, values, seeds=[1, 2]))
-    second = figure.panels[0][1][1]
-    assert second.values is not None and second.values.tolist() == [1, 1, 2, 2]
-    assert heights(draw(figure)) == [2, 4]
+    assert figure.panels[0][1][1].values.tolist() == [1, 1, 2, 2] and heights(draw(figure)) == [2, 4]
 
 
 def test_a_simulation_without_its_data_is_blocked_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -493,9 +470,7 @@ def test_a_simulation_without_its_data_is_blocked_and_says_so(monkeypatch: pytes
 
 def test_a_smoke_run_takes_arguments_of_its_own_where_they_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     figure = made([], simulation(monkeypatch, powers, smoke={"n": 5, "scale": 7.0}).shrunk())
-    a, b = figure.panels[0][1]
-    assert a.y is not None and b.y is not None
-    assert (a.y.tolist(), b.y.tolist()) == ([7.0] * 3, [7.0] * 5)
+    assert [curve.y.tolist() for curve in figure.panels[0][1]] == [[7.0] * 3, [7.0] * 5]
 
 
 @pytest.mark.parametrize(
@@ -537,6 +512,9 @@ def test_only_functions_of_tasks_are_called(function: str, arguments: dict[str, 
         made([], simulated(function, **arguments))
 
 
+LIMITS = "y_limits must be a number and a greater one; got "
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -551,12 +529,9 @@ def test_only_functions_of_tasks_are_called(function: str, arguments: dict[str, 
         ({"kind": "points", "metric": None}, "kind points needs a metric"),
         ({"kind": "points", "panels": panel({"label": "A"})}, "series A: kind points needs points"),
         ({"columns": 0}, "columns must be positive; got 0"),
-        ({"y_limits": [1, 0]}, r"y_limits must be a number and a greater one; got \[1.0, 0.0\]"),
-        ({"y_limits": [1]}, "y_limits must be a number and a greater one"),
-        (
-            {"panels": panel({"label": "A", "experiment": "t/a"}, y_limits=[1, 1])},
-            r"y_limits must be a number and a greater one; got \[1.0, 1.0\]",
-        ),
+        ({"y_limits": [1, 0]}, rf"{LIMITS}\[1.0, 0.0\]"),
+        ({"y_limits": [1]}, LIMITS),
+        ({"panels": panel({"label": "A", "experiment": "t/a"}, y_limits=[1, 1])}, rf"{LIMITS}\[1.0, 1.0\]"),
         ({"seeds": []}, "seeds must name at least one run"),
         ({"marks": [{"label": "a", "x": 1, "y": 1}]}, "must have either x or y"),
         ({"panels": panel({"label": "A"})}, "series A: kind curves needs an experiment"),
@@ -570,10 +545,8 @@ def test_a_wrong_config_is_refused_by_name(change: dict[str, Any], message: str)
         spec(**change)
 
 
-FIGURES = sorted(path.stem for path in (CONF / "figure").glob("*.yaml"))
-KINDS = {
-    (load_figure(CONF / "figure" / f"{name}.yaml").kind, name.partition("-")[0]): name for name in FIGURES
-}
+FIGURES = {path.stem: path for path in sorted((CONF / "figure").glob("*.yaml"))}
+KINDS = {(load_figure(path).kind, name.partition("-")[0]): name for name, path in FIGURES.items()}
 
 
 @pytest.mark.parametrize("name", variants(KINDS.values(), FIGURES))
@@ -581,7 +554,7 @@ def test_every_figure_of_conf_is_drawn(name: str, tmp_path: Path, monkeypatch: p
     share_compiled(tmp_path / "cache")
     monkeypatch.setenv("PHYSML_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("PHYSML_DATA", raising=False)
-    conf = load_figure(CONF / "figure" / f"{name}.yaml")
+    conf = load_figure(FIGURES[name])
     assert all(map(studies.is_name, experiments_of(conf)))
     conf = conf.with_seeds((0,)) if conf.kind == "simulation" else conf  # those alone that draw numbers
     figure = made([], conf.shrunk())
@@ -591,12 +564,7 @@ def test_every_figure_of_conf_is_drawn(name: str, tmp_path: Path, monkeypatch: p
 
 
 def test_a_figure_is_found_by_its_names_and_another_one_gets_near_names() -> None:
-    stems = {
-        "lem-fig-4": "lem-fig-4",
-        "fig-4": "lem-fig-4",
-        "thesis-fig-2.2": "cornn-fig-5",
-        "5.4": "lem-fig-4",
-    }
+    stems = dict.fromkeys(("lem-fig-4", "fig-4", "5.4"), "lem-fig-4") | {"thesis-fig-2.2": "cornn-fig-5"}
     assert {name: find_figure(name, "lem").stem for name in stems} == stems
     assert find_figure("1", "cornn").stem == "cornn-fig-1"
     with pytest.raises(ConfigError, match=r"there is no figure 'lem-fig-44'.*lem-fig-4"):

@@ -1,6 +1,8 @@
 """Differences to printed numbers: intervals against scipy and by simulation, outcomes at every border."""
 
 import math
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,43 +12,45 @@ from hypothesis import strategies as st
 
 from physml.base.errors import InputError
 from physml.records.searches import SearchSpread
+from physml.report.stats import comparison
 from physml.report.stats import summary as stats
-from physml.report.stats.comparison import Comparison, Margin, Outcome, Reading, best_quantile, compare
+from physml.report.stats.comparison import Comparison, Margin, Reading, best_quantile
 from physml.report.stats.summary import Published
 from physml.report.stats.verdict import Settings, settings_of, verdict
+
+
+def compare(values: Iterable[float], *printed: Any, better: Any = "higher", margin: float = 0.0) -> Any:
+    number, *searches = printed
+    return comparison.compare(stats.summarise([*values], better), number, margin, better, *searches)
 
 
 def test_with_a_printed_sd_the_interval_is_welchs() -> None:
     rng = np.random.default_rng(1)
     ours, theirs = rng.normal(1.0, 1.0, 9), rng.normal(0.0, 3.0, 9)
     printed = Published(float(theirs.mean()), sd=float(theirs.std(ddof=1)), n=9, statistic="mean")
-    comparison = compare(stats.summarise(list(ours), "higher"), printed, 0.0, "higher")
+    (reading,) = compare(ours, printed).readings
     expected = scipy.stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval(0.95)
-    assert comparison is not None and len(comparison.readings) == 1
-    assert comparison.readings[0].low == pytest.approx(expected.low)
-    assert comparison.readings[0].high == pytest.approx(expected.high)
+    assert (reading.low, reading.high) == pytest.approx(tuple(expected))
 
 
 def test_without_an_sd_the_spread_is_ours() -> None:
     values = [1.0, 2.0, 4.0]
-    result = compare(stats.summarise(values, "higher"), Published(0.0, n=5, statistic="mean"), 0.0, "higher")
+    result = compare(values, Published(0.0, n=5, statistic="mean"))
     half = scipy.stats.t.ppf(0.975, 2) * np.std(values, ddof=1) * math.sqrt(1 / 3 + 1 / 5)
-    assert result is not None and result.readings[0].high == pytest.approx(np.mean(values) + half)
+    assert result.readings[0].high == pytest.approx(np.mean(values) + half)
 
 
 def test_repeated_searches_widen_the_interval() -> None:
     """By the t-quantile of their number times the sd between them, at both levels."""
-    ours, printed = stats.summarise([1.0, 2.0, 4.0], "lower"), Published(9.0, n=5, statistic="mean")
-    narrow, spread = compare(ours, printed, 0.0, "lower"), SearchSpread("rmse", "lower", (1.0, 2.0, 3.0))
-    wide = compare(ours, printed, 0.0, "lower", spread)
-    assert narrow is not None and wide is not None
+    ours, spread = [1.0, 2.0, 4.0], SearchSpread("rmse", "lower", (1.0, 2.0, 3.0))
+    far, near = (Published(value, n=5, statistic="mean") for value in (9.0, 2.3))
+    narrow, wide = (compare(ours, far, searches, better="lower") for searches in (None, spread))
     assert (narrow.outcome, wide.delta, wide.outcome) == ("better", narrow.delta, "cannot be told apart")
     half = scipy.stats.t.ppf(0.975, 2) * 1.0
     assert wide.readings[0].high - narrow.readings[0].high == pytest.approx(half)
     assert narrow.readings[0].low - wide.readings[0].low == pytest.approx(half)
     for searches, word in ((None, "agrees"), (spread, "cannot be told apart")):
-        result = compare(ours, Published(2.3, n=5, statistic="mean"), 4.0, "lower", searches)
-        assert result is not None and result.outcome == word
+        assert compare(ours, near, searches, better="lower", margin=4.0).outcome == word
 
 
 @pytest.mark.parametrize(("n", "k"), [(3, 5), (5, 10), (10, 10)])
@@ -65,34 +69,31 @@ def test_the_best_of_one_is_one_more_run() -> None:
 
 
 def test_rounding_widens_the_interval() -> None:
-    ours = stats.summarise([1.0, 2.0, 3.0], "higher")
-    exact, rounded = (compare(ours, Published(2.0, digits=n, sd=1.0, n=3), 0.0, "higher") for n in (None, 0))
-    assert exact is not None and rounded is not None
+    exact, rounded = (compare([1.0, 2.0, 3.0], Published(2.0, digits=n, sd=1.0, n=3)) for n in (None, 0))
     assert rounded.readings[0].low == pytest.approx(exact.readings[0].low - 0.5)
 
 
 def test_readings_of_a_number_whose_kind_is_unknown_and_none_below_three_runs() -> None:
-    ours = stats.summarise([1.0, 1.1, 1.2, 1.3, 1.4], "higher")
-    names = [r.assumption.partition(",")[0] for r in compare(ours, Published(1.5), 0, "higher").readings]  # type: ignore[union-attr]
+    ours = [1.0, 1.1, 1.2, 1.3, 1.4]
+    names = [r.assumption.partition(",")[0] for r in compare(ours, Published(1.5)).readings]
     assert names == ["mean of any number", "best of 5", "best of 10"]
     for few in ([1.0], [1.0, 1.1]):
-        assert compare(stats.summarise(few, "higher"), Published(1.0, digits=1), 0.5, "higher") is None
-    best = compare(ours, Published(1.5, statistic="best", n=7), 0.0, "higher")
-    assert best is not None and [r.assumption for r in best.readings] == ["best of 7, spread as ours"]
+        assert compare(few, Published(1.0, digits=1), margin=0.5) is None
+    (best,) = compare(ours, Published(1.5, statistic="best", n=7)).readings
+    assert best.assumption == "best of 7, spread as ours"
 
 
 def test_readings_that_disagree_are_not_decidable() -> None:
-    ours = stats.summarise([1.0, 1.01, 0.99, 1.02, 0.98, 1.0, 1.01, 0.99, 1.0, 1.0], "higher")
-    comparison = compare(ours, Published(0.99), 0.0, "higher")  # low for a best of 10, usual for a mean
-    assert comparison is not None and comparison.outcome == "not decidable"
-    assert {r.outcome for r in comparison.readings} == {"cannot be told apart", "better"}
+    ours = [1.0, 1.01, 0.99, 1.02, 0.98, 1.0, 1.01, 0.99, 1.0, 1.0]
+    result = compare(ours, Published(0.99))  # low for a best of 10, usual for a mean
+    assert result.outcome == "not decidable"
+    assert {r.outcome for r in result.readings} == {"cannot be told apart", "better"}
 
 
 def test_a_significant_difference_inside_the_margin_agrees() -> None:
-    ours = stats.summarise([1.00, 1.001, 0.999, 1.0], "higher")
     printed = Published(0.99, sd=0.001, n=10, statistic="mean")
-    assert compare(ours, printed, 0.0, "higher").outcome == "better"  # type: ignore[union-attr]
-    assert compare(ours, printed, 0.1, "higher").outcome == "agrees"  # type: ignore[union-attr]
+    for margin, word in ((0.0, "better"), (0.1, "agrees")):
+        assert compare([1.00, 1.001, 0.999, 1.0], printed, margin=margin).outcome == word
 
 
 @settings(deadline=None)
@@ -102,13 +103,10 @@ def test_a_significant_difference_inside_the_margin_agrees() -> None:
     st.floats(0, 2),
     st.sampled_from(["mean", "unknown"]),
 )
-def test_mirroring_changes_nothing(
-    values: list[float], value: float, margin: float, statistic: stats.Statistic
-) -> None:
+def test_mirroring_changes_nothing(values: list[float], value: float, margin: float, statistic: Any) -> None:
     printed, mirrored = (Published(sign * value, statistic=statistic) for sign in (1, -1))
-    lower = compare(stats.summarise(values, "lower"), printed, margin, "lower")
-    higher = compare(stats.summarise([-v for v in values], "higher"), mirrored, margin, "higher")
-    assert lower is not None and higher is not None and lower.outcome == higher.outcome
+    lower = compare(values, printed, better="lower", margin=margin)
+    assert lower.outcome == compare([-v for v in values], mirrored, margin=margin).outcome
 
 
 def test_a_margin_needs_a_reason_and_no_sign() -> None:
@@ -130,9 +128,7 @@ WORDS = [
 
 
 @pytest.mark.parametrize(("result", "settled", "searched", "quoted"), WORDS)
-def test_words_accuse_no_more_than_settings_permit(
-    result: Outcome, settled: str, searched: str, quoted: str
-) -> None:
+def test_words_accuse_no_more_than_settings_permit(result, settled: str, searched: str, quoted: str) -> None:
     def word(settings: Settings, quoted: bool = False) -> str:
         return str(verdict(Comparison(0.0, (Reading("mean of 5", -1.0, 1.0, result),)), settings, quoted))
 

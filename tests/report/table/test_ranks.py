@@ -20,7 +20,7 @@ from physml.report.figure.files import write_figure
 from physml.report.figure.plot import draw
 from physml.report.figure.spec import FigureSpec, experiments_of, load_figure
 from physml.report.stats.across import mean_ranks, rank_gaps
-from physml.report.table.collect import Table, collect
+from physml.report.table.collect import collect
 from physml.report.table.ranks import Ranking
 from physml.report.table.ranks_text import TOO_FEW, blocks_of
 from physml.report.table.spec import TableSpec, load_table, only_ranked, table_ids
@@ -33,11 +33,8 @@ SPLITS = range(4)
 
 
 def spec(**changes: Any) -> TableSpec:
-    columns = [
-        {"key": key, "label": key.upper(), "metric": "test/accuracy", "scale": 100, "unit": "%"}
-        | {"better": "higher", "protocol": "official"}
-        for key in KEYS
-    ]
+    score = {"metric": "test/accuracy", "scale": 100, "unit": "%", "better": "higher", "protocol": "official"}
+    columns = [{"key": key, "label": key.upper(), **score} for key in KEYS]
     rows = [{"label": row, "cells": {key: {"experiment": f"t/{row}-{key}"} for key in KEYS}} for row in ROWS]
     content: dict[str, Any] = {
         "id": "nobody-1", "title": "Ranks", "source": "nobody", "seeds": [0], "splits": list(SPLITS),
@@ -62,20 +59,16 @@ def records(rows: tuple[str, ...] = ROWS) -> list[dict[str, Any]]:
     ]
 
 
-def made(runs: list[dict[str, Any]], *, of: TableSpec | None = None, **changes: Any) -> Table:
-    experiments = ids(*(f"t/{row}-{key}" for row in ROWS for key in KEYS))
-    return collect(of or spec(**changes), experiments, runs)  # type: ignore[arg-type]
+def made(runs: Any, *, of: TableSpec | None = None) -> Any:
+    return collect(of or spec(), ids(*(f"t/{row}-{key}" for row in ROWS for key in KEYS)), runs)
 
 
-def ranking(runs: list[dict[str, Any]], **changes: Any) -> Ranking:
-    ranked = made(runs, **changes).ranking
-    assert ranked is not None
-    return ranked
+def ranking(runs: list[dict[str, Any]]) -> Any:
+    return made(runs).ranking
 
 
 def test_rows_are_ranked_by_their_means() -> None:
     ranked = ranking(records())
-    assert ranked.ranks is not None
     assert ranked.ranks.mean == pytest.approx({"A": 1.0, "C": 2.6, "B": 2.4, "D": 4.0})
     assert list(ranked.ranks.mean) == ["A", "B", "C", "D"]
     assert ranked.ranks.n_columns == 5 and not ranked.left_out
@@ -87,8 +80,7 @@ def test_rows_at_chance_share_the_last_rank_of_their_column() -> None:
     """In column p the constant has 0.85, which only A beats: B, C and D are last together."""
     chance = {"references": {"majority class": {"accuracy": 0.85}, "linear": {"accuracy": 0.99}}}
     ranked = ranking([r | chance if r["experiment"].endswith("-p") else r for r in records()])
-    assert ranked.ranks is not None
-    assert ranked.untrained == {"B": ("P",), "C": ("P",), "D": ("P",)}
+    assert ranked.untrained == dict.fromkeys("BCD", ("P",))
     assert ranked.ranks.mean == pytest.approx({"A": 1.0, "B": 2.6, "C": 2.6, "D": 3.8})
     assert list(ranked.behind) == ["B", "C", "D"]
     assert ranked.behind["D"].mean == pytest.approx(2.8)
@@ -97,21 +89,18 @@ def test_rows_at_chance_share_the_last_rank_of_their_column() -> None:
 
 
 def test_rows_that_still_improve_are_counted() -> None:
-    late = {"selected": {"rule": "max valid/accuracy", "step": 95}, "n_steps": 100}
-    early = {"selected": {"rule": "max valid/accuracy", "step": 40}, "n_steps": 100}
-    runs = [r | (late if r["experiment"] in ("t/A-q", "t/B-q", "t/C-s") else early) for r in records()]
-    runs = [r | early if (r["experiment"], r["split"]) == ("t/B-q", 0) else r for r in runs]  # not most
-    runs = [r | early if r["experiment"] == "t/C-s" and r["split"] < 2 else r for r in runs]  # half
-    ranked = ranking(runs)
+    late = {"t/A-q": range(4), "t/B-q": range(1, 4), "t/C-s": (2, 3)}  # all splits, most and half of them
+    steps = [95 if r["split"] in late.get(r["experiment"], ()) else 40 for r in records()]
+    chosen = [{"selected": {"rule": "max valid/accuracy", "step": step}, "n_steps": 100} for step in steps]
+    ranked = ranking([r | more for r, more in zip(records(), chosen, strict=True)])
     assert ranked.improving == {"Q": 2}
     assert any("last tenth" in line and line.endswith("Q 2 of 4") for line in blocks_of(ranked)[1].lines)
 
 
 def test_a_row_needs_all_comparable_runs_in_all_columns() -> None:
+    data = {"t/B-r": {"data": {"kind": "substitute data"}}, "t/C-r": {"data": {"kind": "content-verified"}}}
     few = [r for r in records() if (r["experiment"], r["split"]) != ("t/A-q", 3)]
-    few = [r | {"data": {"kind": "substitute data"}} if r["experiment"] == "t/B-r" else r for r in few]
-    few = [r | {"data": {"kind": "content-verified"}} if r["experiment"] == "t/C-r" else r for r in few]
-    ranked = ranking(few)
+    ranked = ranking([r | data.get(r["experiment"], {}) for r in few])
     assert ranked.left_out == {"A": "3/4 runs on Q", "B": "substitute data on R"}
     assert ranked.ranks is None and list(ranked.rows) == ["C", "D"]
     assert ranking(records(("A", "B", "C"))).left_out == {"D": "not run on P, Q, R, S, T"}
@@ -127,7 +116,7 @@ def test_rows_without_a_rank_for_one_reason_are_named_together() -> None:
 def test_columns_of_several_units_have_no_common_mean() -> None:
     columns = [dataclasses.replace(c, unit="1" if c.key == "p" else "%") for c in spec().columns]
     ranked = made(records(), of=dataclasses.replace(spec(), columns=tuple(columns))).ranking
-    assert ranked is not None and ranked.ranks is not None and not ranked.middle
+    assert ranked.ranks and not ranked.middle
 
 
 def test_the_section_is_in_every_form() -> None:
@@ -141,9 +130,8 @@ def test_the_section_is_in_every_form() -> None:
     states = [line["state"] for line in lines]
     assert states.count("interquartile mean") == 4
     assert states[-2:] == ["critical difference", "Friedman's p"]
-    long = on_terminal(page, long=True)
-    assert "interquartile mean" in long and "behind the" in long
-    assert "interquartile" not in on_terminal(page)
+    short, long = (on_terminal(page, long=long) for long in (False, True))
+    assert "interquartile mean" in long and "behind the" in long and "interquartile" not in short
 
 
 def test_a_table_of_our_own_has_its_means_by_rank_the_best_in_bold() -> None:
@@ -167,7 +155,7 @@ def test_a_table_of_our_own_has_its_means_by_rank_the_best_in_bold() -> None:
 def test_too_few_rows_say_so_and_tables_without_ranks_have_no_section() -> None:
     few = document(made(records(("A", "B"))))
     assert TOO_FEW in FORMS["md"](few) and "mean rank" not in FORMS["csv"](few)
-    table = made(records(), ranks=[])
+    table = made(records(), of=spec(ranks=[]))
     assert table.ranking is None
     assert "rank" not in "".join(form(document(table)) for form in FORMS.values()).replace("Ranks", "")
     with pytest.raises(ConfigError, match="table graphcon-2 names no columns to rank its rows over"):
@@ -222,8 +210,7 @@ def test_labels_stand_in_the_picture_and_do_not_overlap(rows: int, long: bool) -
 
 
 def test_bars_join_rows_that_are_not_told_apart() -> None:
-    made_of = figure(9)
-    assert made_of.ranking is not None and made_of.ranking.ranks is not None
+    made_of: Any = figure(9)
     bars = [line for line in draw(made_of).axes[0].lines if line.get_linewidth() == 3.5]
     mean = made_of.ranking.ranks.mean
     for bar, group in zip(bars, made_of.ranking.ranks.groups(), strict=True):
@@ -239,12 +226,12 @@ def test_a_figure_takes_the_runs_of_its_table(tmp_path: Path) -> None:
     identities = ids(*experiments_of(figure_spec))
     rng = np.random.default_rng(0)
     every = [record(e, split, rng.random()) for e, split, _ in figure_spec.runs]
-    collected = figures.collect(figure_spec, identities, every)  # type: ignore[arg-type]
+    collected: Any = figures.collect(figure_spec, identities, every)
     lines = state_lines(collected)
     assert len(lines) == 28 and all(": mean rank " in line for line in lines[:27])
-    assert list(collected.gaps) == ["all 5 columns", "universities", "film"] and collected.ranking is not None
+    assert list(collected.gaps) == ["all 5 columns", "universities", "film"]
     runs = {row: samples[2:3] for row, samples in collected.ranking.samples.items()}
-    assert collected.gaps["film"] == rank_gaps(runs, ["higher"], next(iter(collected.ranking.ranks.mean)))  # type: ignore[union-attr]
+    assert collected.gaps["film"] == rank_gaps(runs, ["higher"], next(iter(collected.ranking.ranks.mean)))
     path, data = write_figure(collected, tmp_path, ("png", "csv"))
     before = path.read_bytes()
     assert write_figure(collected, tmp_path, ("png",))[0].read_bytes() == before
