@@ -168,7 +168,7 @@ def test_a_wrong_study_is_refused_in_one_line_with_its_file(conf: Path, content:
 
 
 @pytest.mark.parametrize(
-    ("row", "found", "says"),
+    ("row", "entry", "says"),
     [
         ("chnged", FOUND, "there is no row chnged. Did you mean changed"),
         ("base", FOUND | {"trail": 1}, "base: there is no key trail. Did you mean trial"),
@@ -177,8 +177,8 @@ def test_a_wrong_study_is_refused_in_one_line_with_its_file(conf: Path, content:
         ("base", 3, "base must be a mapping; got 3"),
     ],
 )
-def test_a_wrong_searched_file_is_refused_in_one_line(conf: Path, row: str, found: Any, says: str) -> None:
-    path = write(conf, {row: found}, "some/adding.searched.yaml")
+def test_a_wrong_searched_file_is_refused_in_one_line(conf: Path, row: str, entry: Any, says: str) -> None:
+    path = write(conf, {row: entry}, "some/adding.searched.yaml")
     with pytest.raises(ConfigError, match=re.escape(says)) as refusal:
         compose.compose(["experiment=some/adding-base"])
     assert str(path) in str(refusal.value) and "\n" not in str(refusal.value)

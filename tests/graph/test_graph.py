@@ -1,6 +1,8 @@
 """Measures on graphs against loops, and what is refused."""
 
 import gc
+import re
+from collections import Counter
 from contextlib import nullcontext
 
 import numpy as np
@@ -10,6 +12,7 @@ from edge_lists import draw
 from torch import Tensor
 
 from physml.base.errors import InputError
+from physml.base.paths import ROOT
 from physml.graph import cache
 from physml.graph.cache import cached
 from physml.graph.checks import check_graph
@@ -133,3 +136,10 @@ def test_after_a_change_through_numpy_sums_belong_to_the_old_edges_and_a_clone_h
     assert not torch.equal(sums(edge_index.clone()), before)
     edge_index[0, 0] = 2  # a change that torch counts
     torch.testing.assert_close(sums(edge_index), sums(edge_index.clone()))
+
+
+def test_no_two_functions_keep_different_things_under_one_name() -> None:
+    """Two layers on the same edges would get each other's sums."""
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "physml").rglob("*.py"))
+    names = Counter(re.findall(r'cached\("([^"]+)"', code))
+    assert len(names) > 5 and [name for name, n in names.items() if n > 1] == []

@@ -1,4 +1,4 @@
-"""What is handed on: the source distribution, the address of the project, the forms for issues."""
+"""What is handed on: the source distribution, address, forms for issues, constraints of `make bounds`."""
 
 import re
 import shutil
@@ -72,3 +72,24 @@ def test_the_forms_for_issues_are_whole() -> None:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         assert content["name"] and content["description"]
         assert all(part["attributes"]["label"] for part in content["body"] if part["type"] != "markdown")
+
+
+SCRIPT = ROOT / "scripts" / "lowest_versions.py"
+
+
+def constraints(*arguments: str) -> dict[str, str]:
+    command = [sys.executable, str(SCRIPT), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return dict(line.split("==") for line in done.stdout.splitlines())
+
+
+def test_every_package_that_has_a_bound_is_pinned_to_it() -> None:
+    pins = constraints()
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert {"torch", "numpy", "scipy", "hydra-core", "wandb", "scikit-learn", "torch_geometric"} <= set(pins)
+    assert not {"pytest", "ray", "jax", "physml"} & set(pins)
+    assert [name for name, version in pins.items() if f'"{name}>={version}' not in text] == []
+
+
+def test_packages_can_be_left_out() -> None:
+    assert constraints().keys() - constraints("--without", "torch", "scipy").keys() == {"torch", "scipy"}
