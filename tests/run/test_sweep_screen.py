@@ -138,7 +138,7 @@ def test_a_closed_terminal_leaves_nothing_running_and_checkpoints(ignored: bool)
     overrides = h.odd("seed=0,1", "runtime.checkpoint_every_s=0", step_s=0.1 if ignored else 0.3)
     specs = h.specs_of(overrides)
     ours, theirs = pty.openpty()
-    command = ["setsid", "--ctty", "--wait", *(["env", "--ignore-signal=HUP"] if ignored else [])]
+    command = ["setsid", "--ctty", "--wait", "env", f"--{'ignore' if ignored else 'default'}-signal=HUP"]
     command += [sys.executable, "-m", "physml", "run", "-m", *overrides, "--jobs", "2"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
