@@ -34,12 +34,12 @@ def overview() -> str:
     from physml.queue.requested import RequestedRuns, RunOptions
     from physml.records import costs
     from physml.report.table.collect import recorded
-    from physml.report.table.spec import load_table, table_files
+    from physml.report.table.spec import find_table, load_table, table_ids
     from physml.run.progress import tracked
 
     tables, hours = [], costs.hours_of_settings()
-    for ident, path in tracked(list(table_files(kind="runs").items()), "reading tables"):
-        spec = load_table(path)
+    for ident in tracked(table_ids(kind="runs"), "reading tables"):
+        spec = load_table(find_table(ident))
         requested = RequestedRuns(spec.runs, RunOptions(), ident)
         records = requested.wanted_records()
         tables.append(recorded(spec, requested.identities, records, hours=hours, ranks=False))

@@ -203,7 +203,8 @@ def seeds(spec: SearchSpec) -> set[int]:
 def final_runs(experiment: str) -> set[tuple[int, int]]:
     """Split and seed of the runs that tables train of an experiment."""
     runs: set[tuple[int, int]] = set()
-    for path in tables.table_files(kind="runs").values():
+    for ident in tables.table_ids(kind="runs"):
+        path = tables.find_table(ident)
         if experiment in path.read_text(encoding="utf-8", errors="replace"):
             runs |= {(split, seed) for of, split, seed in tables.load_table(path).runs if of == experiment}
     return runs

@@ -20,10 +20,11 @@ from physml.report.table.settings import SettingsSpec, collect_settings, load_se
 from physml.report.table.spec import (
     TableSpec,
     experiments_of,
+    find_table,
     kind_of,
     load_table,
     natural,
-    table_files,
+    table_ids,
 )
 from physml.report.text.document import Document
 from physml.report.view import text as table_text
@@ -117,7 +118,8 @@ def paper_title(key: str) -> str:
 
 def gather() -> Content:
     """Everything, from conf/ and the records."""
-    paths = table_files()
+    idents = table_ids()
+    paths = {ident: find_table(ident) for ident in idents}
     results = {
         ident: results_of(load_table(path))
         for ident, path in tracked(list(paths.items()), "reading tables")

@@ -354,9 +354,7 @@ def test_a_misspelt_override_or_key_of_a_study_is_refused_with_a_near_name(
     for added in ("", "+"):
         with pytest.raises(ConfigError, match=re.escape(key.partition("._")[0])) as refusal:
             run_checked(*base, f"{added}{key}={value}")
-        if (
-            added or key != "trainer.select.metrc"
-        ):  # the default rule names no metric, so nothing near is there
+        if added or key != "trainer.select.metrc":  # its default rule names no metric, so nothing is near
             assert f"Did you mean {meant}" in str(refusal.value)
     if not key.startswith(("sede", "tracker", "provenance")):  # rows of a study have none of these
         body = f"{key.replace('.', ': {')}: {value}{'}' * key.count('.')}"

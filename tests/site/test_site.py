@@ -31,7 +31,7 @@ def few():
     """Five tables, two figures, and all else."""
     with pytest.MonkeyPatch.context() as patch:
         figures = [figure for figure in inventory.figures() if figure.name in ("lem-fig-4", "lem-fig-2")]
-        patch.setattr(content, "table_files", lambda: {ident: find_table(ident) for ident in TABLES})
+        patch.setattr(content, "table_ids", lambda: TABLES)
         patch.setattr(inventory, "figures", lambda: figures)
         yield content.gather()
 

@@ -301,13 +301,8 @@ def kind_of(path: Path) -> Kind:
 
 def table_ids(kind: Kind | None = None, conf: Path = CONF) -> list[str]:
     """The ids of all tables, or of those of one kind; numbers in their order: lem-4 before lem-10."""
-    return list(table_files(kind, conf))
-
-
-def table_files(kind: Kind | None = None, conf: Path = CONF) -> dict[str, Path]:
-    """The configs of these tables by their ids."""
     paths = conf_files.files("table", conf)
-    return {i: paths[i] for i in sorted(paths, key=natural) if kind is None or kind_of(paths[i]) == kind}
+    return sorted((i for i, path in paths.items() if kind is None or kind_of(path) == kind), key=natural)
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:
@@ -321,9 +316,9 @@ def find_file(name: str, paper: str, what: Literal["table", "figure"], conf: Pat
     """The config a person means: `./mine.yaml`, `lem-4`, `4` with the paper's name, or an alias as 5.4."""
     if conf_files.is_path(name):
         return conf_files.at_path(what, name, conf)
+    if path := conf_files.find(what, name, conf):
+        return path
     known = conf_files.files(what, conf)
-    if name in known:
-        return known[name]
     aliases: dict[str, str] = {}
     for ident, path in known.items():
         for alias in _aliases(path):

@@ -63,8 +63,9 @@ class Upload:
 def tables_of_experiments() -> dict[str, list[str]]:
     """Experiment -> the ids of the tables that show it."""
     by_experiment: dict[str, list[str]] = {}
-    for ident, path in table_spec.table_files(kind="runs").items():
-        for experiment in table_spec.experiments_of(table_spec.load_table(path)):
+    for ident in table_spec.table_ids(kind="runs"):
+        spec = table_spec.load_table(table_spec.find_table(ident))
+        for experiment in table_spec.experiments_of(spec):
             by_experiment.setdefault(experiment, []).append(ident)
     return by_experiment
 
