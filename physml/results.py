@@ -3,7 +3,7 @@
     >>> from physml import results
     >>> cell = results.cells("lem-4")[0]
     >>> cell.row, cell.printed.value, cell.outcome
-    ('LSTM', 1.2, 'reproduced')
+    ('LSTM', 1.2, 'better here')
 
 A list of cells or runs has `to_pandas()`. Outside a checkout these are the runs that came with physml, and
 those of the working folder.
@@ -54,7 +54,7 @@ class Cell:
         protocol: official, paper or clean.
         printed: The paper's number: value, sd, n, statistic and more; None: it prints none.
         ours: Mean, sd, n, low and high (95 % interval of the mean) and best; None: not run.
-        outcome: reproduced, cannot be told apart, not reached here, differs, not run, or no verdict.
+        outcome: reproduced, better here, cannot be told apart, not reached here, differs, not run, or no verdict.
         words: The exact words of the outcome, with their reason.
         settings: Whose settings were run: of the paper, its code, or searched here.
         runs: How many finished runs it has, of those wanted.

@@ -19,7 +19,8 @@ Cost: what the runs took. To complete: core-hours of a Zen 4 that all other runs
 [measured steps](../docs/reference.md#what-runs-cost) of theirs; *at least*, where some were not measured.
 """
 MEANINGS = (
-    "reproduced", "the same within the margin of the table, or better with settings that were searched here",
+    "reproduced", "the same within the margin of the table",
+    "better here", "better with settings of ours, or than a number that the paper quotes",
     "cannot be told apart", "the runs, or the print, leave both open",
     "not reached here", "worse with settings of ours, or than a number that the paper quotes",
     "differs", "otherwise than printed with the settings of the paper or its code",

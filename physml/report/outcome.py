@@ -1,4 +1,4 @@
-"""Five outcomes for a reader, from the exact words of states: the one mapping for terminal, pages and lists.
+"""Six outcomes for a reader, from the exact words of states: the one mapping for terminal, pages and lists.
 
 The exact words, which say whose settings were compared and why there is no verdict, stand in `--long`, on
 the page of a cell and in CSV files.
@@ -22,17 +22,19 @@ class Outcome:
 
 
 REPRODUCED = Outcome("reproduced", "✓", "good", "green")
+BETTER = Outcome("better here", "△", "above", "cyan")
 EVEN = Outcome("cannot be told apart", "≈", "even", "yellow")
 NOT_REACHED = Outcome("not reached here", "▽", "open", "yellow")
 DIFFERS = Outcome("differs", "✕", "bad", "red")
 NOT_RUN = Outcome("not run", "–", "none", "dim")
-FIVE = (REPRODUCED, EVEN, NOT_REACHED, DIFFERS, NOT_RUN)
+SIX = (REPRODUCED, BETTER, EVEN, NOT_REACHED, DIFFERS, NOT_RUN)
 NO_VERDICT = Outcome("no verdict", "·", "wait", "dim")  # runs are there, but too few, or not comparable
-ALL = (*FIVE, NO_VERDICT)
+ALL = (*SIX, NO_VERDICT)
 
 CONTEXT = "context: "  # before the words for a number that a paper quotes from other work
 STARTS = (
-    *((word, REPRODUCED) for word in ("agrees", "reached", "exceeded", "alike", "ours better")),
+    *((word, REPRODUCED) for word in ("agrees", "reached", "alike")),
+    *((word, BETTER) for word in ("exceeded", "ours better")),
     *((word, REPRODUCED) for word in ("same", "rounded", "inside")),  # of a setting
     *((word, EVEN) for word in ("cannot be told apart", "not decidable")),
     *((word, NOT_REACHED) for word in ("not reached", "did not train", "theirs better", "diverged")),
@@ -41,7 +43,6 @@ STARTS = (
     *((word, NOT_RUN) for word in ("no printed", "no experiment", "no search")),
 )
 AS_THEY_ARE = ("differs: better", "differs: worse", "failed", "diverged", "running", "blocked")
-BETTER = "reproduced, better"
 SHORT_BUDGET = "short budget"  # the reason of a state that is not comparable
 
 
@@ -50,7 +51,7 @@ def outcome_of(state: State) -> Outcome:
 
     Example:
         >>> outcome_of(State("exceeded")).name, outcome_of(State("context: theirs better")).name
-        ('reproduced', 'not reached here')
+        ('better here', 'not reached here')
     """
     word = state.word.removeprefix(CONTEXT)
     return next((outcome for start, outcome in STARTS if word.startswith(start)), NO_VERDICT)
@@ -61,11 +62,9 @@ def words_of(state: State) -> str:
 
     Example:
         >>> words_of(State("exceeded")), words_of(State("partial", done=3, wanted=5))
-        ('reproduced, better', '3 of 5 runs')
+        ('better here', '3 of 5 runs')
     """
     word = state.word.removeprefix(CONTEXT)
-    if word in ("exceeded", "ours better"):
-        return BETTER
     if word == "not published":
         return ""
     if word == "partial":

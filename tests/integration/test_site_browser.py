@@ -99,10 +99,10 @@ def test_search_over_all_cells_and_its_address(site, window):
     assert "cells/index.html" in window.url
     status = window.locator("output")
     assert " of " in status.inner_text()
-    window.get_by_label("Outcome").select_option("good")
+    window.get_by_label("Outcome").select_option("above")
     n_rows = window.locator("#found tbody tr").count()
     assert n_rows >= 1
-    assert "q=lem-4" in window.url and "kind=good" in window.url
+    assert "q=lem-4" in window.url and "kind=above" in window.url
     window.reload()
     assert window.locator("#found tbody tr").count() == n_rows
     assert window.get_by_label("Find").input_value() == "lem-4 LSTM"

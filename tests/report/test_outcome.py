@@ -1,10 +1,10 @@
-"""Five outcomes: every exact word of a state has one."""
+"""Six outcomes: every exact word of a state has one."""
 
 import itertools
 
 import pytest
 
-from physml.report.outcome import ALL, FIVE, counts, outcome_of, signed, words_of
+from physml.report.outcome import ALL, SIX, counts, outcome_of, signed, words_of
 from physml.report.state import State
 from physml.report.stats.comparison import Comparison, Outcome, Reading
 from physml.report.stats.verdict import Settings, verdict
@@ -23,14 +23,14 @@ def test_every_verdict_has_the_outcome_of_its_settings() -> None:
         name = outcome_of(verdict(comparison(outcome), Settings(kind), quoted)).name  # type: ignore[arg-type]
         ours = quoted or kind in ("searched here", "own")
         want = {"agrees": "reproduced", "better": "differs", "worse": "differs"}
-        want |= {"better": "reproduced", "worse": "not reached here"} if ours else {}
+        want |= {"better": "better here", "worse": "not reached here"} if ours else {}
         assert name == want.get(outcome, "cannot be told apart"), (kind, quoted, outcome)
 
 
 @pytest.mark.parametrize(
     "state, text",
     [
-        (State("exceeded"), "✓ reproduced, better"),
+        (State("exceeded"), "△ better here"),
         (State("differs: worse"), "✕ differs: worse"),
         (State("context: theirs better"), "▽ not reached here"),
         (State("not reached by our search (16 trials)"), "▽ not reached here"),
@@ -49,5 +49,5 @@ def test_a_state_in_few_words(state: State, text: str) -> None:
 
 def test_outcomes_are_told_by_sign_and_class_too() -> None:
     signs, kinds = {outcome.sign for outcome in ALL}, {outcome.kind for outcome in ALL}
-    assert len(signs) == len(kinds) == len(ALL) == len(FIVE) + 1
+    assert len(signs) == len(kinds) == len(ALL) == len(SIX) + 1
     assert counts([State("agrees"), State("missing"), State("agrees")]) == "2 reproduced, 1 not run"

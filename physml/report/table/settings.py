@@ -1,7 +1,8 @@
 """Tables of settings: what a paper prints beside what conf/ says. No torch, no hydra, no runs.
 
 `conf/table/<id>.yaml` with `kind: settings`. A printed setting is typed once, there; ours are read from the
-experiment or the search that a cell names, so the table can't be out of step with what is trained.
+experiment that a cell names, or from the results of searches, so the table can't be out of step with what is
+trained.
 """
 
 import dataclasses
@@ -19,6 +20,7 @@ from physml.base.errors import ConfigError, suggest
 from physml.base.paths import CONF
 from physml.config import conf_files, studies
 from physml.config.load import content_of, load
+from physml.records.searches import recorded
 from physml.report.state import State
 from physml.report.table.spec import check_rows
 
@@ -187,18 +189,26 @@ class Files:
         return next((d[group] for d in defaults if isinstance(d, dict) and group in d), None)
 
     def searches(self, patterns: Iterable[str]) -> list[str]:
-        """The searches that are meant by names and patterns, each once."""
+        """The searches that are meant by names and patterns, each once: those on which runs rest, that were
+        made; where none was, those that are declared.
+        """
         names: list[str] = []
         for pattern in patterns:
             if not (matching := fnmatch.filter(sorted(self.ids), pattern)):
                 raise ConfigError(f"there is no search {pattern}. {suggest(pattern, self.ids)}")
             names += matching
-        return list(dict.fromkeys(names))
+        names = list(dict.fromkeys(names))
+        return [name for name in names if recorded(name)] or names
 
     def space(self, search: str, key: str) -> Any:
-        """The space that a search draws a setting from; None if the search does not change it."""
+        """The space that a search drew a setting from, or will draw it from if it was not made; None if the
+        search does not change it.
+        """
         if search not in self._spaces:
-            self._spaces[search] = studies.search_of(self.ids[search], self.conf).space
+            if made := recorded(search):
+                self._spaces[search] = made["search"]["space"]
+            else:
+                self._spaces[search] = studies.search_of(self.ids[search], self.conf).space
         return self._spaces[search].get(key)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
-from physml.report.outcome import FIVE, NO_VERDICT, NOT_RUN, Outcome, outcome_of, signed
+from physml.report.outcome import NO_VERDICT, NOT_RUN, SIX, Outcome, outcome_of, signed
 from physml.report.stats.summary import Summary
 from physml.report.table.collect import CellResult, Table
 from physml.report.table.fact_text import search_lines
@@ -363,7 +363,7 @@ class View:
             used = {outcome_of(cell.state) for cell in cells if cell.published and self.counted(cell)}
             signs = [
                 f"{outcome.sign} {outcome.name}"
-                for outcome in FIVE
+                for outcome in SIX
                 if outcome in used and outcome is not NOT_RUN
             ]
             ended = (cell for cell in cells if cell.state.word not in TRIED)

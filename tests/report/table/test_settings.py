@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+import json
 import re
 from functools import cache
 from pathlib import Path
@@ -188,6 +189,23 @@ def test_every_state(conf: Path, cell: Any, column: Any, ours: str | None, state
 def test_ranges_are_those_of_our_searches(conf: Path, searches, setting: str, reads: str, ours: str) -> None:
     result = one(conf, {"printed": ours}, searches=searches, setting=setting, reads=reads)
     assert (result.ours, str(result.state)) == (ours, "same")
+
+
+def test_ranges_are_those_of_searches_that_were_made(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs rest on these; what is declared since then, and not made, is no range of ours."""
+    monkeypatch.setenv("PHYSML_RESULTS", str(conf / "results"))
+    path = conf / "results" / "search" / "p-t-a.json"
+    path.parent.mkdir(parents=True)
+    space = {"net.h": [8, 16]}
+    trial = {"trial": 0, "point": {"net.h": 8}, "value": 1.0, "status": "finished"}
+    search = {"trials": 1, "seed": 0, "metric": "mse", "better": "lower", "space": space}
+    path.write_text(json.dumps({"search": search, "trials": [trial]}))
+
+    def drawn(setting: str) -> Any:
+        return one(conf, {"printed": "{8, 16}"}, searches=("p-t-[ab]",), setting=setting, reads="range")
+
+    assert (drawn("net.h").ours, drawn("net.h").state.word) == ("{8, 16}", "same")
+    assert (drawn("optim.lr").ours, drawn("optim.lr").state.word) == (None, "not searched")
 
 
 def test_a_setting_that_no_search_draws_is_said(conf: Path) -> None:
