@@ -54,7 +54,8 @@ class Cell:
         protocol: official, paper or clean.
         printed: The paper's number: value, sd, n, statistic and more; None: it prints none.
         ours: Mean, sd, n, low and high (95 % interval of the mean) and best; None: not run.
-        outcome: reproduced, better here, cannot be told apart, not reached here, differs, not run, or no verdict.
+        outcome: reproduced, better here, cannot be told apart, not reached here, differs, not run, or no
+            verdict.
         words: The exact words of the outcome, with their reason.
         settings: Whose settings were run: of the paper, its code, or searched here.
         runs: How many finished runs it has, of those wanted.

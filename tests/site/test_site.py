@@ -130,7 +130,7 @@ def test_a_point_leads_to_its_cell(front, few):
     assert len(points) == len(ran(few)) - len(alike) > 8 and len(alike) == 2
     assert {kind for *_, kind in points} <= {verdict.kind for verdict in outcome.ALL}
     title = {page: title for page, title, _ in points}["cell/lem-4/lstm/official/index.html"]
-    assert title.startswith("lem-4, LSTM, ") and title.endswith("reproduced, better")
+    assert title.startswith("lem-4, LSTM, ") and title.endswith("better here")
     places = dict(re.findall(r'<a href="cell/lem-4/(\w+)/official/index.html".*?cy="([\d.]+)%"', front))
     assert float(places["lstm"]) < float(places["cornn"])  # a lower error is higher up
 
