@@ -112,6 +112,8 @@ def state_text(ident: str) -> str:
     ends = Counter(trial["status"] for trial in trials)
     under_way = sum(ends[status] for status in ("missing", "waiting", "running"))
     done = f"{len(trials) - under_way} of {max(planned, len(trials))} trials" if under_way else "done"
+    if content["design"] == "random":
+        done += f" in an earlier form, {len(trials)} trials"
     metric = f"valid/{content['search']['metric']}"
     return f"{done}, trial {best['trial']}: {metric} {best['value']:.4g}" if best else done
 

@@ -12,16 +12,18 @@ def search_context(ident: str, experiment: str, content: Content) -> dict[str, A
     metric = f"valid/{spec['metric']}"
     trials = sorted(content["trials"], key=lambda trial: _order(trial, spec["better"]))
     keys = list(dict.fromkeys(key for trial in trials for key in trial["point"]))
-    facts = [(key, str(spec[key])) for key in ("trials", "seed")]
+    facts = [("trials", str(len(trials))), ("seed", str(spec["seed"]))]
     facts += [("points", content["design"]), ("sampler seed", str(content["sampler_seed"]))]
     best = best_trial(content)
     facts += [("best trial", str(best["trial"]))] if best else []
     facts += [("repeated with other points", str(spread))] if (spread := spread_of_search(ident)) else []
-    facts += [(f"range of {key}", _range(value)) for key, value in spec["space"].items()]
+    drawn = content["rounds"][-1]["space"]  # as wide as it became
+    facts += [(f"range of {key}", _range(value)) for key, value in drawn.items()]
     return {
         "ident": ident,
         "experiment": experiment,
         "state": state_text(ident),
+        "earlier": content["design"] == "random",
         "metric": metric,
         "facts": facts,
         "keys": keys,

@@ -81,6 +81,18 @@ def tuned_alike(first: Settings, second: Settings, searched: bool = False) -> bo
     return not searched and (kinds == {"own"} or "own" not in kinds)
 
 
+def tried_less(first: Settings, second: Settings) -> bool:
+    """True if the first row was searched with fewer trials, so that its lead is not one of the search.
+
+    Example:
+        >>> tried_less(Settings("searched here", 160, 10, 160), Settings("searched here", 180, 10, 180))
+        True
+    """
+    if not (first.kind == second.kind == "searched here" and first.drawn and second.drawn):
+        return False
+    return first.seeds == second.seeds and first.drawn < second.drawn
+
+
 def verdict(comparison: Comparison, settings: Settings, quoted: bool, chance: str | None = None) -> State:
     """A comparison in words, which accuse no more strongly than the settings permit.
 

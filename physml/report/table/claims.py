@@ -15,7 +15,7 @@ from physml.report.stats.claims import (
     order_verdict,
     tie_verdict,
 )
-from physml.report.stats.verdict import tuned_alike
+from physml.report.stats.verdict import tried_less, tuned_alike
 from physml.report.table.runs import Runs, incomparable
 from physml.report.table.spec import Claim, Column, Order, Row, TableSpec, Tie
 
@@ -64,12 +64,15 @@ class _Pair:
 
     def verdict(self, gain: Gain, p: float | None) -> ClaimVerdict | None:
         settings = [runs.settings for runs in (self.first, self.second) if runs is not None]
-        if p is not None and not tuned_alike(settings[0], settings[-1], self.searched):
-            return "rows not tuned alike"
         settled = all(row_settings.settled for row_settings in settings)
         if self.margin is None:
-            return order_verdict(less(gain, self.least), p, settled)
-        return tie_verdict(gain, p, self.margin, settled)
+            verdict = order_verdict(less(gain, self.least), p, settled)
+        else:
+            verdict = tie_verdict(gain, p, self.margin, settled)
+        alike = tuned_alike(settings[0], settings[-1], self.searched)
+        if self.margin is None and verdict == "holds":
+            alike |= tried_less(settings[0], settings[-1])
+        return verdict if p is None or alike else "rows not tuned alike"
 
 
 def judged(spec: TableSpec, of: Mapping[str, Runs]) -> tuple[tuple[ClaimPart, ...], ClaimVerdict | None]:

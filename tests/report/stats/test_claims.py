@@ -15,7 +15,7 @@ from physml.base.errors import InputError
 from physml.report.stats import claims
 from physml.report.stats.claims import Gain, gain, holm, less, order_verdict, tie_verdict
 from physml.report.stats.summary import Values
-from physml.report.stats.verdict import Settings, tuned_alike
+from physml.report.stats.verdict import Settings, tried_less, tuned_alike
 
 
 def test_a_paired_gain_takes_out_what_seeds_share() -> None:
@@ -133,3 +133,5 @@ def test_rows_are_judged_only_where_they_were_tuned_alike() -> None:
     assert not tuned_alike(own, paper) and not tuned_alike(few, own)
     assert not tuned_alike(own, own, searched=True) and not tuned_alike(paper, many, searched=True)
     assert tuned_alike(many, many, searched=True)
+    assert tried_less(few, dataclasses.replace(many, seeds=few.seeds)) and not tried_less(many, few)
+    assert not tried_less(few, many) and not tried_less(own, many)
