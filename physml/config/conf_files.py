@@ -147,7 +147,7 @@ def at_path(group: str, name: str, conf: Path = CONF) -> Path:
     """The table or figure at a path. ConfigError where there is none, or where its id is taken."""
     path = Path(absolute(name))
     if not is_file(path):
-        known = sorted(str(file.name) for file in path.parent.glob("*.yaml"))
+        known = sorted(str(file.name) for file in path.parent.glob("*.yaml") if is_file(file))
         raise ConfigError(f"there is no {group} file {path}. {suggest(path.name, known)}")
     same = find(group, path.stem, conf)
     if same and not same.samefile(path):

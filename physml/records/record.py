@@ -123,9 +123,9 @@ def _parsed(content: bytes, path: Path, line: str = "") -> Any:
     try:
         return opened.parsed(content.decode("utf-8"))
     except ValueError as error:
-        raise RecordError(
-            f"{display_path(path)}{line} is damaged: {error}. Delete it and run again."
-        ) from error
+        ours = set(results_roots()) & set(path.parents)
+        todo = "Delete it and run again" if ours else "Name the file of a run"
+        raise RecordError(f"{display_path(path)}{line} is damaged: {error}. {todo}.") from error
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 from physml.base.check import within
 from physml.base.errors import ConfigError, InputError, suggest
 from physml.records.schema import scores_of
-from physml.report.stats.claims import ALPHA, Gain, gain, holm
+from physml.report.stats.claims import ALPHA, DIGITS, Gain, differences, gain, holm
 from physml.report.stats.summary import N_FOR_VERDICT, Better, Spread, Values, by_split, t_quantile
 from physml.report.table.runs import Runs, incomparable
 from physml.report.table.spec import Cell, Column
@@ -25,7 +25,6 @@ MOST = 1000  # further pairs; more are called hopeless
 NEVER = ("other protocol", "different data")  # no comparison at all; other reasons are caveats
 SUBSTITUTE = "substitute data"  # for one row alone
 FAR = 6.0  # noncentrality from which a significant difference of the wrong sign is rarer than 1e-9
-DIGITS = 9  # of the greatest value: differences below come from rounding, and must not break ties
 
 
 @dataclass(frozen=True)
@@ -81,36 +80,27 @@ def compare_values(
     test_to_train: float | None = None,
 ) -> RowComparison:
     """Two rows in one column, not yet corrected for other columns. Arguments as of `claims.gain`."""
-    differences = _differences(first, second, column.better)
-    difference = gain(differences, dict.fromkeys(differences, 0.0), "higher", spread, test_to_train)
-    over_splits = spread == "splits" and len({split for split, _ in differences}) > 1
+    by_run = differences(first, second, column.better)
+    difference = gain(first, second, column.better, spread, test_to_train)
+    over_splits = spread == "splits" and len({split for split, _ in by_run}) > 1
 
     def independent(values: Values) -> list[float]:
-        common = {at: values[at] for at in differences}
+        common = {at: values[at] for at in by_run}
         return by_split(common) if over_splits else list(common.values())
 
     ours, theirs = independent(first), independent(second)
     return RowComparison(
         column=column,
-        pairs=tuple(Pair(*at, first[at], second[at], value) for at, value in differences.items()),
+        pairs=tuple(Pair(*at, first[at], second[at], value) for at, value in by_run.items()),
         over="splits" if over_splits else "runs",
         first=math.fsum(ours) / len(ours),
         second=math.fsum(theirs) / len(theirs),
         gain=difference,
         d_z=effect_size(difference),
         p=difference.p_value(),
-        p_wilcoxon=wilcoxon_p(independent(differences)),
+        p_wilcoxon=wilcoxon_p(independent(by_run)),
         p_adjusted=difference.p_value(),
     )
-
-
-def _differences(first: Values, second: Values, better: Better) -> Values:
-    """Positive where the first is better; 0 where both are equal but for rounding."""
-    sign = 1.0 if better == "higher" else -1.0
-    common = sorted(first.keys() & second.keys())
-    largest = max((max(abs(first[at]), abs(second[at])) for at in common), default=0.0)
-    by_run = {at: sign * (first[at] - second[at]) for at in common}
-    return {at: 0.0 if abs(value) <= 10.0**-DIGITS * largest else value for at, value in by_run.items()}
 
 
 def corrected(comparisons: Sequence[RowComparison]) -> list[RowComparison]:

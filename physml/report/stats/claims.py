@@ -23,6 +23,7 @@ ClaimVerdict = Literal[
     "holds", "contradicted", "not seen with our settings", "cannot be told apart", "rows not tuned alike"
 ]
 ALPHA = 1 - LEVEL
+DIGITS = 9  # of the greatest value: differences below come from rounding, and must not break ties
 
 
 @dataclass(frozen=True)
@@ -83,18 +84,25 @@ def gain(
         >>> gain({(0, 0): 1.0, (0, 1): 2.0}, {(0, 0): 2.0, (0, 1): 4.0}, "lower").mean
         1.5
     """
-    sign = 1.0 if better == "higher" else -1.0
-    common = sorted(first.keys() & second.keys())
-    if not common:
+    paired = differences(first, second, better)
+    if not paired:
         raise InputError("a paired comparison needs runs of equal split and seed; the two rows share none.")
-    differences = {at: sign * (first[at] - second[at]) for at in common}
-    over_splits = spread == "splits" and len({split for split, _ in common}) > 1
-    summary = summarise(by_split(differences) if over_splits else list(differences.values()), "higher")
+    over_splits = spread == "splits" and len({split for split, _ in paired}) > 1
+    summary = summarise(by_split(paired) if over_splits else list(paired.values()), "higher")
     difference = Gain(summary.n, summary.mean, summary.sd, summary.low, summary.high)
     if not over_splits or test_to_train is None or summary.sd is None:
         return difference
     half = t_quantile(summary.n - 1) * summary.sd * math.sqrt(1 / summary.n + test_to_train)
     return dataclasses.replace(difference, new_low=summary.mean - half, new_high=summary.mean + half)
+
+
+def differences(first: Values, second: Values, better: Better) -> Values:
+    """Of common runs; positive where the first is better, 0 where both are equal but for rounding."""
+    sign = 1.0 if better == "higher" else -1.0
+    common = sorted(first.keys() & second.keys())
+    largest = max((max(abs(first[at]), abs(second[at])) for at in common), default=0.0)
+    by_run = {at: sign * (first[at] - second[at]) for at in common}
+    return {at: 0.0 if abs(value) <= 10.0**-DIGITS * largest else value for at, value in by_run.items()}
 
 
 def log_ratio(

@@ -137,7 +137,7 @@ def _readings(ours: Summary, published: Published) -> Iterator[tuple[str, Offset
             k = published.independent or published.n or 1
             known = f"mean of {k}, spread as ours" if published.n else "mean of any number, spread as ours"
             yield known, functools.partial(_equal_spread, sd, n, k)
-    if published.statistic != "mean" and published.sd is None:
+    if published.statistic == "best" or (published.statistic != "mean" and published.sd is None):
         for k in (published.n,) if published.n else BEST_OF:
             yield f"best of {k}, spread as ours", functools.partial(_best_of, sd, n, k)
 

@@ -34,8 +34,13 @@ class Settings:
     def __str__(self) -> str:
         if self.trials is None:
             return "chosen here" if self.kind in ("own", "searched here") else self.kind
-        text = f"searched: {self.drawn or self.trials} trials"
+        text = f"searched: {self.spent} trials"
         return text if self.seeds == 1 else f"{text}, the best on {self.seeds} seeds"
+
+    @property
+    def spent(self) -> int | None:
+        """The trials that the search cost, as far as its record says."""
+        return self.drawn or self.trials
 
     @property
     def settled(self) -> bool:
@@ -77,7 +82,7 @@ def tuned_alike(first: Settings, second: Settings, searched: bool = False) -> bo
     """
     kinds = {first.kind, second.kind}
     if kinds == {"searched here"}:
-        return (first.drawn, first.seeds) == (second.drawn, second.seeds)
+        return first.spent is not None and (first.spent, first.seeds) == (second.spent, second.seeds)
     return not searched and (kinds == {"own"} or "own" not in kinds)
 
 
@@ -88,9 +93,9 @@ def tried_less(first: Settings, second: Settings) -> bool:
         >>> tried_less(Settings("searched here", 160, 10, 160), Settings("searched here", 180, 10, 180))
         True
     """
-    if not (first.kind == second.kind == "searched here" and first.drawn and second.drawn):
+    if not (first.kind == second.kind == "searched here" and first.spent and second.spent):
         return False
-    return first.seeds == second.seeds and first.drawn < second.drawn
+    return first.seeds == second.seeds and first.spent < second.spent
 
 
 def verdict(comparison: Comparison, settings: Settings, quoted: bool, chance: str | None = None) -> State:

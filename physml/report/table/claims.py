@@ -72,6 +72,8 @@ class _Pair:
         alike = tuned_alike(settings[0], settings[-1], self.searched)
         if self.margin is None and verdict == "holds":
             alike |= tried_less(settings[0], settings[-1])
+        elif self.margin is None and verdict == "not seen with our settings":
+            alike |= tried_less(settings[-1], settings[0])
         return verdict if p is None or alike else "rows not tuned alike"
 
 

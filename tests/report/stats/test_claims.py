@@ -124,6 +124,12 @@ def test_a_claim_of_several_parts(parts: list[Any], expected: str | None) -> Non
     assert claims.all_verdict(parts) == expected
 
 
+def test_a_difference_by_rounding_is_none() -> None:
+    same = {(0, seed): 0.1 + 0.2 for seed in range(5)}
+    rounded = claims.gain(same, dict.fromkeys(same, 0.3), "higher")
+    assert (rounded.mean, rounded.sd, rounded.p_value()) == (0.0, 0.0, 1.0)
+
+
 def test_rows_are_judged_only_where_they_were_tuned_alike() -> None:
     few, many = Settings("searched here", 22, 1, 24), Settings("searched here", 150, 3, 160)
     paper, code, own = Settings("published"), Settings("official code"), Settings("own")

@@ -81,6 +81,8 @@ def test_readings_of_a_number_whose_kind_is_unknown_and_none_below_three_runs() 
         assert compare(few, Published(1.0, digits=1), margin=0.5) is None
     (best,) = compare(ours, Published(1.5, statistic="best", n=7)).readings
     assert best.assumption == "best of 7, spread as ours"
+    (best,) = compare(ours, Published(1.5, sd=0.1, statistic="best", n=7)).readings  # whatever its sd is of
+    assert best.assumption == "best of 7, spread as ours"
 
 
 def test_readings_that_disagree_are_not_decidable() -> None:
