@@ -97,7 +97,7 @@ def gain(
 
 
 def differences(first: Values, second: Values, better: Better) -> Values:
-    """Of common runs; positive where the first is better, 0 where both are equal but for rounding."""
+    """Differences of common runs, positive where the first is better; 0 where rounding alone makes them."""
     sign = 1.0 if better == "higher" else -1.0
     common = sorted(first.keys() & second.keys())
     largest = max((max(abs(first[at]), abs(second[at])) for at in common), default=0.0)

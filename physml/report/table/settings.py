@@ -205,8 +205,8 @@ class Files:
         search does not change it.
         """
         if search not in self._spaces:
-            if made := recorded(search):
-                self._spaces[search] = made["search"]["space"]
+            if results := recorded(search):
+                self._spaces[search] = results["search"]["space"]
             else:
                 self._spaces[search] = studies.search_of(self.ids[search], self.conf).space
         return self._spaces[search].get(key)
