@@ -204,7 +204,7 @@ pack(Path(sys.argv[1]), Path(sys.argv[1]))
 
 @pytest.mark.slow
 def test_no_run_is_lost_or_counted_twice_when_packing_is_killed(tmp_path: Path) -> None:
-    """At random moments, with runs that come and runs that are made anew meanwhile; half are read meanwhile."""
+    """At random moments, with runs that come and runs that are made anew; half are read meanwhile."""
     rng, expected, killed, takes = random.Random(0), {}, 0, 0.0
     for kill in range(KILLS):
         for n in range(40):
