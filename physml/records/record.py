@@ -123,7 +123,7 @@ def _parsed(content: bytes, path: Path, line: str = "") -> Any:
     try:
         return opened.parsed(content.decode("utf-8"))
     except ValueError as error:
-        ours = set(results_roots()) & set(path.parents)
+        ours = {root.absolute() for root in results_roots()} & set(path.absolute().parents)
         todo = "Delete it and run again" if ours else "Name the file of a run"
         raise RecordError(f"{display_path(path)}{line} is damaged: {error}. {todo}.") from error
 

@@ -155,6 +155,15 @@ def test_a_file_that_is_no_record_is_named(tmp_path: Path, content: bytes, said:
     refused(tmp_path, said)
 
 
+def test_only_a_damaged_file_among_results_is_to_be_deleted(tmp_path: Path, monkeypatch) -> None:
+    """A file of the user's own, given for a record, stays."""
+    path = path_of(tmp_path)
+    path.write_bytes(b"rows: {}")
+    refused(tmp_path, "Name the file of a run")
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
+    refused(tmp_path, "Delete it and run again")
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     refused(tmp_path, r"seed3\.json cannot be read: No such file")
     with pytest.raises(RecordError, match=r"cannot be read: a folder, expected a file"):

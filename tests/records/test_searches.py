@@ -6,6 +6,7 @@ import pytest
 
 from physml.base.errors import RecordError
 from physml.records import searches as results
+from physml.site.search_page import search_context
 
 TINY = {"metric": "rmse", "better": "lower", "trials": 2, "seed": 1000, "trial": {"profile": "smoke"}}
 TINY |= {"space": {"optim.lr": {"low": 1.0e-3, "high": 5.0e-2, "log": True}}}
@@ -20,6 +21,23 @@ def test_damaged_results_are_one_line(wrong, tmp_path, monkeypatch):
     path.write_text(wrong or json.dumps({"search": TINY, "trials": rows}), encoding="latin-1")
     with pytest.raises(RecordError, match=r"s\.json is not the file of a search"):
         results.state_text("s")
+
+
+def test_a_search_of_an_earlier_form_is_called_so_and_shows_the_ranges_that_it_had(tmp_path, monkeypatch):
+    """Its command would make another search; the best value may lie in what was added to a range."""
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
+    row = {"point": {"optim.lr": 0.2}, "value": 0.5, "status": "finished"}
+    content = results.converted({"search": TINY, "trials": [{"trial": i} | row for i in range(3)]})
+    content["rounds"][-1]["space"] = {"optim.lr": {"low": 1.0e-3, "high": 0.3, "log": True}}
+    path = results.results_path("s")
+    path.parent.mkdir()
+    for design, words in (("random", "done in an earlier form, 3 trials, "), ("sobol", "done, trial 0")):
+        path.write_text(json.dumps(content | {"design": design}))
+        assert results.state_text("s").startswith(words)
+        page = search_context("s", "lem/fitzhugh_nagumo-lstm", content | {"design": design})
+        facts = dict(page["facts"])
+        assert page["earlier"] is (design == "random")
+        assert (facts["trials"], facts["range of optim.lr"]) == ("3", "0.001 to 0.3, log")
 
 
 def test_results_of_earlier_versions_have_the_present_form():
