@@ -17,7 +17,7 @@ install() {
 start() {
     local dir=$1 name cpus memory
     name=$(hostname -s)
-    cpus=$(nproc)
+    cpus=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc) # which else says these
     memory=$(awk '/MemTotal/ {print int($2 / 1024 * 0.9)}' /proc/meminfo)
     mkdir -p "$dir/state" "$dir/spool"
     cat >"$dir/slurm.conf" <<END
