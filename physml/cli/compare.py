@@ -80,7 +80,7 @@ def _columns(spec: "TableSpec", key: str | None) -> "list[Column]":
 
 def _of_experiments(options: argparse.Namespace) -> "Rows":
     from physml.listing.rows import both
-    from physml.report.compare.rows import columns_of
+    from physml.report.compare.rows import columns_of, spread_of
     from physml.report.compare.text import compared
 
     for name in ("column", "row"):
@@ -89,4 +89,6 @@ def _of_experiments(options: argparse.Namespace) -> "Rows":
     first, second = both(options.first, options.second)
     columns = columns_of(first, second, options.metric, options.better)
     hint = "Train more with physml run experiment=NAME split=N seed=N."
-    return compared("compare", columns, {c.key: (first, second) for c in columns}, {}, "splits", hint)
+    return compared(
+        "compare", columns, {c.key: (first, second) for c in columns}, {}, spread_of(first, second), hint
+    )

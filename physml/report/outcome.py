@@ -37,7 +37,7 @@ STARTS = (
     *((word, BETTER) for word in ("exceeded", "ours better")),
     *((word, REPRODUCED) for word in ("same", "rounded", "inside")),  # of a setting
     *((word, EVEN) for word in ("cannot be told apart", "not decidable")),
-    *((word, NOT_REACHED) for word in ("not reached", "did not train", "theirs better", "diverged")),
+    *((word, NOT_REACHED) for word in ("not reached", "no better than", "theirs better", "diverged")),
     *((word, DIFFERS) for word in ("differs", "outside")),
     *((word, NOT_RUN) for word in ("missing", "stale", "blocked", "failed", "quoted", "not run")),
     *((word, NOT_RUN) for word in ("no printed", "no experiment", "no search")),

@@ -116,6 +116,10 @@ def _sobol(space: Space, share: int, seed: int, most: int) -> Iterator[Point]:
     for row in sequence.random_base2(math.ceil(math.log2(2 * most + 2))):
         parts = dict(zip(free, map(float, row), strict=True))
         yield {key: chosen[key] if key in chosen else _at(space, key, parts[key]) for key in space}
+    if all(range_of(space, key) is None for key in free):  # what the sequence has not met of a grid
+        for values in itertools.product(*(space[key] for key in free)):
+            parts = dict(zip(free, values, strict=True))
+            yield {key: chosen[key] if key in chosen else parts[key] for key in space}
 
 
 def _at(space: Space, key: str, part: float) -> Any:

@@ -66,6 +66,9 @@ def test_a_space_of_lists_ends_when_all_its_points_are_drawn():
     assert len(points) == len({str(point) for point in points}) == 6
     assert designed(space, points, 4, seed=1) == []
     assert estimated(space, [(point, 1.0) for point in points], 4, 1, "lower") == []
+    numbers = {"a": list(range(7)), "b": list(range(7))}
+    for seed in range(5):
+        assert len(designed(numbers, [], 49, seed)) == 49, "the sequence alone leaves some out"
     assert designed({"b": ["x", "y"]}, [], 5, seed=1) in ([{"b": "x"}, {"b": "y"}], [{"b": "y"}, {"b": "x"}])
 
 

@@ -98,14 +98,18 @@ def test_the_linear_reference_is_ridge_regression_around_the_means(store: Store)
     assert np.allclose(task.ridge(torch.from_numpy(target)).numpy(), want, rtol=1e-9, atol=1e-12)
 
 
-def test_references_see_the_training_labels_alone(store: Store) -> None:
+def test_references_see_no_label_of_test(store: Store) -> None:
     y = Small().arrays["y"].copy()
     y[5:25], y[5] = 1, 0
     y[25:] = np.arange(15) % 2
     references = loaded(store, y=y).references()
     assert references["majority class"]["accuracy"] == np.mean(y[32:] == 1)
-    prior = np.array([2, 20, 1]) / 23
+    prior = np.array([2 + 4 / 7, 20 + 3 / 7, 1]) / 24  # 4 and 3 of 7 in valid
     assert references["majority class"]["cross_entropy"] == pytest.approx(-np.log(prior[y[32:]]).mean())
+    y[5:25], y[25:32] = np.arange(20) % 2, 1  # train has equally many
+    assert loaded(store, y=y).references()["majority class"]["accuracy"] == np.mean(y[32:] == 1)
+    y[5:25], y[5] = 1, 0
+    y[25:] = np.arange(15) % 2
     y[:5] = -1  # a node of no part may have no label
     task = loaded(store, y=y)
     assert task.loss(torch.zeros(N, C), whole(task, "train")).item() == pytest.approx(np.log(C))

@@ -82,17 +82,16 @@ def compare_values(
     """Two rows in one column, not yet corrected for other columns. Arguments as of `claims.gain`."""
     by_run = differences(first, second, column.better)
     difference = gain(first, second, column.better, spread, test_to_train)
-    over_splits = spread == "splits" and len({split for split, _ in by_run}) > 1
 
     def independent(values: Values) -> list[float]:
         common = {at: values[at] for at in by_run}
-        return by_split(common) if over_splits else list(common.values())
+        return by_split(common) if spread == "splits" else list(common.values())
 
     ours, theirs = independent(first), independent(second)
     return RowComparison(
         column=column,
         pairs=tuple(Pair(*at, first[at], second[at], value) for at, value in by_run.items()),
-        over="splits" if over_splits else "runs",
+        over=spread,
         first=math.fsum(ours) / len(ours),
         second=math.fsum(theirs) / len(theirs),
         gain=difference,
@@ -209,6 +208,12 @@ class Side:
 
     label: str
     runs: Runs
+
+
+def spread_of(*sides: Side) -> Spread:
+    """`splits` where the runs of two experiments have several, else `runs`: what is independent."""
+    splits = {split for side in sides for split, _ in side.runs.finished}
+    return "splits" if len(splits) > 1 else "runs"
 
 
 def compare_runs(

@@ -87,10 +87,9 @@ def gain(
     paired = differences(first, second, better)
     if not paired:
         raise InputError("a paired comparison needs runs of equal split and seed; the two rows share none.")
-    over_splits = spread == "splits" and len({split for split, _ in paired}) > 1
-    summary = summarise(by_split(paired) if over_splits else list(paired.values()), "higher")
+    summary = summarise(by_split(paired) if spread == "splits" else list(paired.values()), "higher")
     difference = Gain(summary.n, summary.mean, summary.sd, summary.low, summary.high)
-    if not over_splits or test_to_train is None or summary.sd is None:
+    if spread == "runs" or test_to_train is None or summary.sd is None:
         return difference
     half = t_quantile(summary.n - 1) * summary.sd * math.sqrt(1 / summary.n + test_to_train)
     return dataclasses.replace(difference, new_low=summary.mean - half, new_high=summary.mean + half)
@@ -162,14 +161,23 @@ def order_verdict(difference: Gain, p: float | None, settled: bool) -> ClaimVerd
     return "contradicted" if settled else "not seen with our settings"
 
 
-def tie_verdict(difference: Gain, p: float | None, margin: float, settled: bool) -> ClaimVerdict | None:
-    """Verdict on "first and second are alike", by the p-value of two one-sided tests."""
+def tie_verdict(
+    difference: Gain, p: float | None, margin: float, settled: bool, comparisons: int = 1
+) -> ClaimVerdict | None:
+    """Verdict on "first and second are alike", by the p-value of two one-sided tests.
+
+    Args:
+        p: Its p-value, adjusted for all comparisons of the table.
+        comparisons: Their number: "unlike by more than the margin" is tested at 5 % / comparisons.
+    """
     non_negative("margin", margin)
-    if p is None or difference.low is None or difference.high is None:
+    if p is None:
         return None
     if p < ALPHA:
         return "holds"
-    if difference.low > margin or difference.high < -margin:
+    excess = less(difference, math.copysign(margin, difference.mean))
+    unlike = excess.p_value() if abs(difference.mean) > margin else None
+    if unlike is not None and unlike * comparisons < ALPHA:
         return "contradicted" if settled else "not seen with our settings"
     return "cannot be told apart"
 

@@ -19,7 +19,7 @@ KINDS: dict[str, Kind] = {
 SETTLED: dict[Outcome, str] = {"better": "differs: better", "worse": "differs: worse"}
 OURS: dict[Outcome, str] = {"agrees": "reached", "better": "exceeded"}
 CONTEXT: dict[Outcome, str] = {"agrees": "alike", "better": "ours better", "worse": "theirs better"}
-UNTRAINED = "did not train with our settings"
+AT_CHANCE = "no better than a constant with our settings"
 
 
 @dataclass(frozen=True)
@@ -103,14 +103,14 @@ def verdict(comparison: Comparison, settings: Settings, quoted: bool, chance: st
 
     A number that the paper quotes from other work is context only. Where its readings disagree, the reason
     says what each gives. With settings of ours, worse and no better than a constant is not a comparison of
-    models: the network has not trained.
+    models: the network has learned nothing that helps on test.
 
     Args:
         chance: The trivial reference without input that ours does not beat; None if it beats all of them.
     """
     outcome = comparison.outcome
     if chance is not None and outcome == "worse" and not settings.settled:
-        return State(UNTRAINED, f"no better than {chance}")
+        return State(AT_CHANCE, chance)
     reason = None
     if outcome == "not decidable":
         reason = "; ".join(f"{reading.assumption}: {reading.outcome}" for reading in comparison.readings)

@@ -25,7 +25,8 @@ class ClaimPart:
     """One comparison of a claim.
 
     p: adjusted for all comparisons of the table (Holm). ratio: the gain is one of logarithms, so its
-    exponential says how many times the first row is better.
+    exponential says how many times the first row is better. chance: the constant that the second row does not
+    beat with settings of ours, so that to be better than it says little.
     """
 
     text: str
@@ -34,20 +35,23 @@ class ClaimPart:
     p: float | None
     verdict: ClaimVerdict | None
     ratio: bool = False
+    chance: str | None = None
 
 
 @dataclass(frozen=True)
 class _Pair:
     """Two rows that a claim compares.
 
-    searched: a verdict needs both rows searched with equally many trials. margin: that of a tie; None where
-    the first is to be better. least: by how much at least; with `ratio` of logarithms.
+    whole: both rows have all runs that the table asks for; without, there is no verdict. searched: a verdict
+    needs both rows searched with equally many trials. margin: that of a tie; None where the first is to be
+    better. least: by how much at least; with `ratio` of logarithms.
     """
 
     text: str
     column: Column
     first: Runs | None
     second: Runs | None
+    whole: bool
     searched: bool
     margin: float | None = None
     least: float = 0.0
@@ -62,13 +66,19 @@ class _Pair:
         difference = log_ratio if self.ratio else gain
         return difference(ours, theirs, self.column.better, spec.spread, self.first.test_to_train)
 
-    def verdict(self, gain: Gain, p: float | None) -> ClaimVerdict | None:
+    def chance(self, spec: TableSpec) -> str | None:
+        """The constant that the second row does not beat, with settings of ours."""
+        if self.second is None or self.second.settings.settled:
+            return None
+        return self.second.chance(self.column, spec.spread)
+
+    def verdict(self, gain: Gain, p: float | None, comparisons: int) -> ClaimVerdict | None:
         settings = [runs.settings for runs in (self.first, self.second) if runs is not None]
         settled = all(row_settings.settled for row_settings in settings)
         if self.margin is None:
             verdict = order_verdict(less(gain, self.least), p, settled)
         else:
-            verdict = tie_verdict(gain, p, self.margin, settled)
+            verdict = tie_verdict(gain, p, self.margin, settled, comparisons)
         alike = tuned_alike(settings[0], settings[-1], self.searched)
         if self.margin is None and verdict == "holds":
             alike |= tried_less(settings[0], settings[-1])
@@ -89,14 +99,16 @@ def judged(spec: TableSpec, of: Mapping[str, Runs]) -> tuple[tuple[ClaimPart, ..
     raw = {
         str(k): p
         for k, (pair, pair_gain) in enumerate(zip(pairs, gains, strict=True))
-        if pair_gain is not None and (p := less(pair_gain, pair.least).p_value(pair.margin)) is not None
+        if pair.whole
+        and pair_gain is not None
+        and (p := less(pair_gain, pair.least).p_value(pair.margin)) is not None
     }
     adjusted = holm(raw)
     parts = []
     for k, (pair, pair_gain) in enumerate(zip(pairs, gains, strict=True)):
         p = adjusted.get(str(k))
-        word = None if pair_gain is None else pair.verdict(pair_gain, p)
-        parts.append(ClaimPart(pair.text, pair.column.key, pair_gain, p, word, pair.ratio))
+        word = None if pair_gain is None else pair.verdict(pair_gain, p, len(raw))
+        parts.append(ClaimPart(pair.text, pair.column.key, pair_gain, p, word, pair.ratio, pair.chance(spec)))
     return tuple(parts), all_verdict([part.verdict for part in parts])
 
 
@@ -104,14 +116,17 @@ def _pairs(spec: TableSpec, claim: Claim, of: Mapping[str, Runs]) -> Iterator[_P
     rows = {row.label: row for row in spec.rows}
     columns = {column.key: column for column in spec.columns}
 
-    def runs(row: Row, column: Column) -> Runs | None:
+    def runs(row: Row, column: Column) -> tuple[Runs | None, bool]:
         cell = spec.cell(row, column)
         cell_runs = of.get(cell.experiment or "")
-        return None if cell_runs is None or incomparable(column, cell, cell_runs) else cell_runs
+        if cell_runs is None or incomparable(column, cell, cell_runs):
+            return None, False
+        return cell_runs, len(cell_runs.values(column)) == len(spec.places_of(cell.experiment))
 
     for part, first, second, key in claim.comparisons():
         column = columns[key]
-        arguments = column, runs(rows[first], column), runs(rows[second], column), claim.searched
+        (ours, all_ours), (theirs, all_theirs) = (runs(rows[label], column) for label in (first, second))
+        arguments = column, ours, theirs, all_ours and all_theirs, claim.searched
         unit = f" {column.unit}" if column.unit else ""
         if isinstance(part, Order):
             yield _Pair(f"{first} better than {second}", *arguments)

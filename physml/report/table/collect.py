@@ -28,7 +28,7 @@ from physml.report.stats.verdict import Settings, settings_of, verdict
 from physml.report.table.claims import ClaimPart, judged
 from physml.report.table.facts import Facts, facts_of
 from physml.report.table.ranks import Ranking, ranked
-from physml.report.table.runs import Runs, incomparable, number
+from physml.report.table.runs import Runs, incomparable, number, solved
 from physml.report.table.spec import Cell, Column, Row, Run, TableSpec, experiments_of
 
 OF_A_MACHINE = ("missing", "stale", "blocked", "running")  # states that are `not run` in a file
@@ -73,6 +73,11 @@ class CellResult:
     peak_memory_mib: float | None = None
     yours: tuple[Yours, ...] = ()
     extra: bool = False
+
+    @property
+    def eligible(self) -> float | None:
+        """The mean, as one that may be the best of a column; None where some of the runs diverged."""
+        return None if self.summary is None or self.state.word == "diverged" else self.summary.mean
 
 
 @dataclass(frozen=True)
@@ -220,7 +225,7 @@ def _cell(
         summary=summary,
         done=len(values),
         wanted=len(spec.places_of(runs.experiment)),
-        solved=_solved(values, column),
+        solved=solved(values, column),
         state=_state(spec, column, cell, runs, running, blocked, summary, comparison, settings),
         settings=settings,
         comparison=comparison,
@@ -234,12 +239,6 @@ def _cell(
         peak_memory_mib=_median(cost.get("peak_memory_mib") for cost in costs),
         yours=tuple(_yours(record, column, runs) for record in yours),
     )
-
-
-def _solved(values: Values, column: Column) -> int | None:
-    if (least := column.solved) is None:
-        return None
-    return sum(v >= least if column.better == "higher" else v <= least for v in values.values())
 
 
 def _never_run(published: Published | None) -> State:

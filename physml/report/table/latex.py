@@ -104,7 +104,8 @@ def _labels(table: Table, patterns: Sequence[str]) -> list[str]:
 def _best(cells: dict[str, CellResult], column: Column, form: str) -> set[str]:
     """The rows with the best value; several where they are equal."""
     if form == "ours":
-        return column.best({label: cell.summary.mean for label, cell in cells.items() if cell.summary})
+        means = {label: cell.eligible for label, cell in cells.items()}
+        return column.best({label: mean for label, mean in means.items() if mean is not None})
     if form == "published":
         return column.best({label: cell.published.value for label, cell in cells.items() if cell.published})
     return set()

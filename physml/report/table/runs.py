@@ -102,7 +102,12 @@ class Runs:
         }
 
     def chance(self, column: Column, spread: Spread) -> str | None:
-        """The constant prediction that the runs do not beat: the interval of their gain holds 0 or less."""
+        """The constant prediction that the runs do not beat: the interval of their gain holds 0 or less.
+
+        None where a run solved the task, however many did not.
+        """
+        if solved(self.values(column), column):
+            return None
         gains = self.gains(column, spread)
         unbeaten = [
             name
@@ -126,7 +131,8 @@ class Runs:
         for record in self.ended.values():
             status, reason = record["status"], record.get("reason") or "no reason recorded"
             if status == "diverged":
-                return State("diverged")
+                diverged = sum(other["status"] == "diverged" for other in self.ended.values())
+                return State("diverged", done=diverged, wanted=requested)
             if status == "blocked":
                 return State("blocked", reason)
             if status != "preempted":  # that one goes on where it stopped
@@ -158,6 +164,13 @@ def number(record: Record, column: Column) -> float | None:
     best = (record.get("metrics") or {}).get("best") or {}
     value = (best.get(part) or {}).get(name)
     return None if value is None or not math.isfinite(value) else value * column.scale
+
+
+def solved(values: Values, column: Column) -> int | None:
+    """How many of the runs reach the column's threshold; None without one."""
+    if (least := column.solved) is None:
+        return None
+    return sum(v >= least if column.better == "higher" else v <= least for v in values.values())
 
 
 def incomparable(column: Column, cell: Cell, runs: Runs) -> str | None:

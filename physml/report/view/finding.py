@@ -64,7 +64,7 @@ def best_rows(table: Table) -> str:
         return ", ".join(list(table.ranking.ranks.mean)[:NAMED])
     best = []
     for column in table.spec.columns:
-        means = {cell.row: cell.summary.mean for cell in table.column(column.key) if cell.summary}
+        means = {cell.row: mean for cell in table.column(column.key) if (mean := cell.eligible) is not None}
         choose = min if column.better == "lower" else max
         best += [choose(means, key=means.__getitem__)] if means else []
     return "; ".join(best)

@@ -322,7 +322,11 @@ class View:
         """The rows with the best mean, to the digits that are shown; none where only one row has a number."""
         places = decimals(self.table, column)
         cells = [self.of[row.label, column.key] for row in self.rows]
-        means = {cell.row: round(summary.mean, places) for cell in cells if (summary := self.counted(cell))}
+        means = {
+            cell.row: round(cell.eligible, places)
+            for cell in cells
+            if cell.eligible is not None and self.counted(cell)
+        }
         return column.best(means) if len(means) > 1 else set()
 
     # --- lines below

@@ -142,4 +142,6 @@ def _part_text(part: ClaimPart, gain: Gain, column: Column, table: Table) -> str
         text += f", p = {part.p:.2g}" if part.p >= 1e-4 else ", p < 0.0001"
     if gain.new_low is not None and not part.ratio:
         text += f"; on new splits {gain_text(gain.mean, gain.new_low, gain.new_high, places)}"
+    if part.chance:
+        text += f"; the second is no better than {part.chance}"
     return f"{part.verdict or 'no verdict'} ({text})"

@@ -13,7 +13,14 @@ from scipy import stats
 from physml.base.errors import ConfigError, InputError
 from physml.base.paths import CONF
 from physml.report.compare import rows as pairs
-from physml.report.compare.rows import Side, columns_of, compare_runs, compare_values, corrected
+from physml.report.compare.rows import (
+    Side,
+    columns_of,
+    compare_runs,
+    compare_values,
+    corrected,
+    spread_of,
+)
 from physml.report.compare.text import compared, document, sentence
 from physml.report.stats.summary import Values
 from physml.report.table.runs import Runs
@@ -201,7 +208,9 @@ def side(label: str, values: Values, **changes: Any) -> Side:
 def document_of(n: int) -> Document:
     pair: Any = tuple(map(side, NAMES, random_rows(n, 0.3)))
     columns = [column(), column("lower", key="ce", metric="test/cross_entropy")]
-    return document(compared("t-1", columns, {c.key: pair for c in columns}, {}, "splits", "Train more."))
+    return document(
+        compared("t-1", columns, {c.key: pair for c in columns}, {}, spread_of(*pair), "Train more.")
+    )
 
 
 def test_the_document_has_all_forms_and_fits_a_terminal_and_many_runs_are_summed_up() -> None:

@@ -340,7 +340,7 @@ def test_printed_points_take_the_colour_of_the_series_they_belong_to(tmp_path: P
 @pytest.mark.parametrize(
     ("changes", "running", "state"),
     [
-        ({"status": "diverged", "curve": None}, (), "diverged"),
+        ({"status": "diverged", "curve": None}, (), "diverged 1/1"),
         ({"status": "failed", "reason": "out of memory"}, (), "failed: out of memory"),
         ({"identity": "ffffffff"}, (), "stale"),
         ({"short": "3 of 400 epochs"}, (), "not comparable: short budget"),

@@ -68,6 +68,8 @@ def test_starts_are_averaged_before_splits_are_paired() -> None:
     half = scipy.stats.t.ppf(0.975, 3) * np.std([1.0, 1.1, 1.2, 1.3], ddof=1)
     assert paired.high == pytest.approx(1.15 + half * math.sqrt(1 / 4))
     assert paired.new_high == pytest.approx(1.15 + half * math.sqrt(1 / 4 + 0.5))
+    starts = gain({at: x for at, x in first.items() if at[0] == 0}, second, "higher", "splits")
+    assert (starts.n, starts.p_value()) == (1, None), "starts of one split are no splits"
     alone = gain(first, second, "higher")
     assert (alone.n, alone.new_high) == (20, None)
 
@@ -107,6 +109,15 @@ def test_tie() -> None:
 
     assert verdict(0.0, 0.1) == "holds" and verdict(0.1, 1.0) == "cannot be told apart"
     assert verdict(0.5, 0.1) == verdict(-0.5, 0.1) == "contradicted"
+
+
+def test_a_tie_is_contradicted_only_after_correction_for_all_comparisons() -> None:
+    values = by_seed(0.2 + 0.1 * x for x in (0.4, 0.8, 1.0, 1.2, 1.6))  # above the margin with p = 0.008
+    difference = gain(values, by_seed([0.0] * 5), "higher")
+    p = difference.p_value(0.2)
+    assert tie_verdict(difference, p, 0.2, settled=True) == "contradicted"
+    assert tie_verdict(difference, p, 0.2, settled=True, comparisons=6) == "contradicted"
+    assert tie_verdict(difference, p, 0.2, settled=True, comparisons=7) == "cannot be told apart"
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ STATES = {
     "stale": state("stale", *THREE, identity="ffffffff"),
     "old schema": state("stale", *THREE, schema=0),
     "failed": state("failed: out of memory", 0.01),  # and another run, in RUNS
-    "diverged": state("diverged", None, status="diverged", reason="loss is NaN", metrics=None),
+    "diverged": state("diverged 1/3", None, status="diverged", reason="loss is NaN", metrics=None),
     "no metric": state(
         "failed: the records have no test/rmse_last128", *THREE, metrics={"best": {"test": {"mse": 1.0}}}
     ),
@@ -192,17 +192,40 @@ CHANCE = (0.49, 0.50, 0.51)
 @pytest.mark.parametrize(
     ("rmse", "settings", "cell", "state"),
     [
-        (CHANCE, SEARCHED, {}, "did not train with our settings: no better than constant"),
-        (CHANCE, SEARCHED, {"quoted": "X 2020"}, "did not train with our settings: no better than constant"),
+        (CHANCE, SEARCHED, {}, "no better than a constant with our settings: constant"),
+        (CHANCE, SEARCHED, {"quoted": "X 2020"}, "no better than a constant with our settings: constant"),
         (CHANCE, {"kind": "paper"}, {}, "differs: worse"),  # with theirs it does not train either
         ((0.39, 0.40, 0.41), SEARCHED, {}, "not reached by our search (24 trials)"),  # worse than persistence
         ((0.505, 0.506, 0.507), SEARCHED, {"value": 50.5}, "reached"),  # the paper's does not train either
     ],
 )
-def test_a_network_at_chance_did_not_train(rmse, settings, cell, state) -> None:
+def test_a_network_at_chance_is_no_better_than_a_constant(rmse, settings, cell, state) -> None:
     row = {"label": "a", "experiment": "t/a", "cells": {"official": {"published": {**PUBLISHED, **cell}}}}
     table = collected(runs("a", *rmse, provenance=settings), rows=[row], claim=None, notes=[])
     assert str(table.column("official")[0].state) == state
+
+
+def test_a_row_of_which_some_runs_solve_the_task_is_not_at_chance() -> None:
+    """One of eight gets there: the interval of the gain over the constant holds 0, and yet it trained."""
+    row = {"label": "a", "experiment": "t/a", "cells": {"official": {"published": PUBLISHED}}}
+
+    def state(**threshold: float) -> str:
+        columns = [{**column, **threshold} for column in content()["columns"]]
+        split = runs("a", 0.001, *[0.51, 0.52] * 3, 0.5, provenance=SEARCHED)
+        table = collected(split, rows=[row], columns=columns, claim=None, notes=[], seeds=list(range(8)))
+        return str(table.column("official")[0].state)
+
+    assert state() == "no better than a constant with our settings: constant"
+    assert state(solved=0.01) == "no better than a constant with our settings: constant"
+    assert state(solved=1.0) == "not reached by our search (24 trials)"
+
+
+def test_the_mean_of_runs_that_did_not_diverge_is_no_best_one() -> None:
+    lost = record("t/worse", 2, None, status="diverged", reason="loss is NaN", metrics=None)
+    table = collected([*runs("agrees", *THREE), *runs("worse", 0.001, 0.001), lost])
+    cells = {cell.row: cell for cell in table.column("official")}
+    assert cells["worse"].summary.mean < cells["agrees"].summary.mean
+    assert (cells["worse"].eligible, cells["agrees"].eligible) == (None, cells["agrees"].summary.mean)
 
 
 def test_which_runs_count() -> None:
@@ -249,6 +272,19 @@ def test_a_claim_ignores_what_is_not_comparable() -> None:
     assert table.claim[0].p is not None and table.claim[1].p is None
     assert table.claim_verdict == "contradicted"
     assert "no comparable runs" in claim_lines(table)[2]
+
+
+def test_a_claim_needs_all_runs_and_names_a_row_that_learned_nothing() -> None:
+    pair = {"text": "a claim", "order": [{"better": "agrees", "than": ["worse"], "column": "clean"}]}
+
+    def parts(*records: dict[str, Any], seeds: int = 3) -> Any:
+        return collected(list(records), claim=pair, seeds=list(range(seeds))).claim
+
+    ours, theirs = runs("agrees", 0.01, 0.0101, 0.0102), runs("worse", *CHANCE, provenance=SEARCHED)
+    (part,) = parts(*runs("agrees", 0.01, 0.0101, 0.0102, provenance=SEARCHED), *theirs)
+    assert (part.verdict, part.chance) == ("holds", "constant")
+    (part,) = parts(*ours, *runs("worse", *CHANCE), seeds=4)
+    assert part.gain.n == 3 and part.verdict is None and part.chance is None
 
 
 def test_a_claim_that_names_an_amount_is_tested_on_it() -> None:
