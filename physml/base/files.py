@@ -52,6 +52,8 @@ def sweep(path: Path) -> None:
 
 def write(path: Path, fill: Callable[[IO[bytes]], Any]) -> None:
     """Write a file whole or not at all. A writer that is killed leaves nothing (on NFS a temporary file)."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "Is a directory", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = _nameless(path.parent)
     if handle is None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from physml.base.errors import ConfigError, InputError, suggest
 from physml.base.paths import display_path
 from physml.cli.console import print_document
-from physml.cli.options import VIEW, add_options
 
 if TYPE_CHECKING:
     from physml.report.compare.text import Rows
@@ -23,14 +22,21 @@ def add(commands: Any) -> None:
     compare.add_argument("--table", metavar="ID", help="the table whose rows A and B are: lem-4")
     compare.add_argument("--paper", default="lem", help="the paper that a bare number belongs to")
     compare.add_argument("--column", metavar="KEY", help="one column of the table; default: all")
-    add_options(compare, ("--row",))
+    compare.add_argument(
+        "--row",
+        action="append",
+        default=[],
+        metavar="label=L,experiment=FILE",
+        help="a row of your own, A or B: also label=L,COLUMN=FILE,...; with its own seeds=0-4",
+    )
     compare.add_argument(
         "--metric", metavar="test/NAME", help="of two experiments; default: each that both have on test data"
     )
     compare.add_argument(
         "--better", choices=("lower", "higher"), help="the direction of a metric that physml does not know"
     )
-    add_options(compare, VIEW)
+    compare.add_argument("--long", action="store_true", help="the runs, pair by pair")
+    compare.add_argument("--rules", action="store_true", help="how they are compared")
     compare.add_argument("--out", metavar="FILE", help="write it too: .md or .csv")
     compare.set_defaults(command=_run)
 

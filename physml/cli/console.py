@@ -279,11 +279,5 @@ class _Setting:
 def show_requested(requested: "RequestedRuns", *, probe: bool) -> int:
     """The plan of a table or figure; exit code 2 where a row cannot be made."""
     show_plan(list(requested.plan(probe=probe).values()))
-    show_broken(requested)
+    requested.tell_broken()
     return 2 if requested.broken else 0
-
-
-def show_broken(requested: "RequestedRuns") -> None:
-    """The rows of a table or figure that cannot be made, each with its reason."""
-    for experiment, reason in requested.broken.items():
-        print(f"error: {experiment} cannot be run: {reason}", file=sys.stderr)

@@ -8,6 +8,7 @@ from typing import Any
 from physml.base.errors import ConfigError
 
 WITH_VALUE = ("--on", "--workers", "--engine")  # options that a pilot does not get
+MAKERS = ("table", "figure", "search", "run")  # commands that make runs
 ALONE = ("--detach", "--plan")
 
 
@@ -18,8 +19,15 @@ def add(commands: Any) -> None:
         help="make the runs of a command beside other pilots, on any machine that shares the results folder",
         epilog="Example: physml pilot table lem-1 --seeds n5",
     )
-    pilot.add_argument("pilot", nargs="+", metavar="COMMAND", help="table, figure, search or run, as usual")
+    pilot.add_argument("pilot", nargs="+", metavar="COMMAND", help=f"{' or '.join(MAKERS)}, as usual")
     pilot.set_defaults(command=_without_command)
+
+
+def of_pilot(command: Sequence[str]) -> list[str]:
+    """The command whose runs a pilot makes. ConfigError for one that makes none."""
+    if command[0] not in MAKERS:
+        raise ConfigError(f"physml pilot stands before {', '.join(MAKERS)}; got {command[0]}.")
+    return [*command, "--on", "pilot"]
 
 
 def _without_command(_: argparse.Namespace) -> int:

@@ -39,7 +39,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _figure(name: str, options: argparse.Namespace) -> int:
-    from physml.cli.console import show_broken, show_requested
+    from physml.cli.console import show_requested
     from physml.queue.requested import RequestedRuns
     from physml.report.figure.collect import collect, state_lines
     from physml.report.figure.files import write_figure
@@ -57,8 +57,6 @@ def _figure(name: str, options: argparse.Namespace) -> int:
     if options.plan:
         return show_requested(requested, probe=options.probe)
     code = 0 if options.no_run else requested.make()
-    if not options.no_run:
-        show_broken(requested)
     if options.on == "pilot":
         return code
     records = requested.wanted_records()

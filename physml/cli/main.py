@@ -14,7 +14,7 @@ from typing import Any, NoReturn, cast
 from physml import __version__
 from physml.base.errors import ConfigError, InputError, PhysmlError, suggest
 from physml.cli.console import Line, aligned, write_what_the_terminal_can
-from physml.cli.distribution import distributed
+from physml.cli.distribution import distributed, of_pilot
 from physml.cli.hydra_options import translated
 from physml.cli.options import CONFIGS, add_options, own_configs
 from physml.training.interrupt import SIGNALS, handled
@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         try:
             if arguments[:1] == ["pilot"] and len(arguments) > 1 and not arguments[1].startswith("-"):
-                arguments = [*arguments[1:], "--on", "pilot"]
+                arguments = of_pilot(arguments[1:])
             if not arguments:
                 print(parser().format_help(), end="")
                 return 0

@@ -6,6 +6,7 @@ import gc
 import os
 import textwrap
 from collections import Counter
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +96,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _results(path: Path, options: argparse.Namespace) -> int:
     """A table of results; returns the exit code."""
-    from physml.cli.console import show_broken, show_requested
+    from physml.cli.console import show_requested
     from physml.queue.requested import RequestedRuns
     from physml.records import costs, record
     from physml.report.table.collect import collect, recorded
@@ -103,18 +104,18 @@ def _results(path: Path, options: argparse.Namespace) -> int:
     from physml.report.view.text import document
 
     spec = _with_options(load_table(path), options)
-    extra = [(row, spec.cell(row, column)) for row in spec.rows if row.extra for column in spec.columns]
-    own = {cell.experiment: row.label for row, cell in extra if cell.experiment}
-    requested = RequestedRuns(spec.runs, run_options(options), spec.id, only=own or None)
+    own: dict[str, str] = {}
+    metrics: dict[str, set[str]] = {}
+    for row, column in product(spec.rows, spec.columns):
+        if experiment := spec.cell(row, column).experiment:
+            metrics.setdefault(experiment, set()).add(column.metric)
+            own |= {experiment: row.label} if row.extra else {}
+    requested = RequestedRuns(spec.runs, run_options(options), spec.id, own or None, metrics)
+    requested.refuse_broken_rows()
     _refuse_other_tasks(spec, requested.tasks)
     if options.plan:
         return show_requested(requested, probe=options.probe)
     code = 0 if options.no_run else requested.make()
-    for experiment, label in own.items():
-        if experiment in requested.broken:
-            raise ConfigError(f"row {label}: {requested.broken[experiment]}")
-    if not options.no_run:
-        show_broken(requested)
     if options.on == "pilot":
         return code
     records = requested.wanted_records()

@@ -210,7 +210,10 @@ def _resolved(composed: Any, choices: Mapping[str, str | None]) -> dict[str, Any
     for group in ("model", "task"):
         if OmegaConf.is_dict(composed[group]) and OmegaConf.is_missing(composed[group], "_target_"):
             known = [n for n in names(group) if n != "own"]
-            raise ConfigError(f"no {group} is chosen. Add {group}=NAME. {suggest('', known)}")
+            raise ConfigError(
+                f"no {group} is chosen. Add {group}=NAME, or a class of your own: "
+                f"{group}._target_=MODULE.CLASS plugins=[MODULE.py]. {suggest('', known)}"
+            )
     try:
         config: dict[str, Any] = OmegaConf.to_container(composed, resolve=True)  # type: ignore[assignment]
         missing = OmegaConf.missing_keys(composed)

@@ -7,6 +7,7 @@ from physml.base.errors import ConfigError, suggest
 from physml.config.build import Parts, parts_of
 from physml.config.load import coerce
 from physml.config.resolve import looking, refuse_foreign
+from physml.config.studies import ProvenanceKind
 
 
 class TrainerKeys(TypedDict):
@@ -47,7 +48,7 @@ class TrackerKeys(TypedDict):
 
 
 class ProvenanceKeys(TypedDict):
-    kind: Literal["paper", "official-code", "searched-here", "own"]
+    kind: ProvenanceKind
     source: str
     note: NotRequired[str | None]
     search: NotRequired[str | None]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from physml.base.errors import ConfigError, suggest
 from physml.base.files import cached_by_file
@@ -22,6 +22,7 @@ from physml.config.load import read_yaml, structure
 from physml.config.search_schema import Search
 
 SEARCHED = ".searched.yaml"
+ProvenanceKind = Literal["paper", "official-code", "searched-here", "own"]
 SETTINGS = (
     *("model", "net", "task", "trainer", "optim", "runtime", "data", "precision", "arrays", "measures"),
     *("n_parameters_printed", "short"),
@@ -246,6 +247,11 @@ def experiment(
             settings = merge(settings, _nested(key, value))
         provenance |= {"kind": "searched-here"} | best.facts
         del provenance["trial"]
+    if not (provenance.get("kind") in get_args(ProvenanceKind) and provenance.get("source")):
+        raise ConfigError(
+            f"{path}: row {row} needs a provenance {{kind: ..., source: ...}}, its kind one of "
+            f"{', '.join(get_args(ProvenanceKind))}; got {dict(provenance) or 'none'}."
+        )
     settings |= {"provenance": provenance}
     if plugins := [*settings.get("plugins", ()), *conf_files.plugins(vars(content), path)]:
         settings |= {"plugins": list(dict.fromkeys(plugins))}

@@ -1,12 +1,13 @@
 """The runs that a table or figure wants: composed, planned, made, and their records. No torch."""
 
 import contextlib
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from physml.base import files
-from physml.base.errors import PhysmlError
+from physml.base.errors import ConfigError, PhysmlError, suggest
 from physml.base.lock import is_held
 from physml.base.paths import display_path, work_root
 from physml.config.compose import Composed, compose
@@ -44,15 +45,23 @@ class RunOptions:
 class RequestedRuns:
     """The runs that a table or figure wants.
 
-    only: the experiments that may be trained; None: all.
+    rows: experiments of rows of the reader's own, with their labels: they alone may be trained; None: all.
+    metrics: experiment -> the metrics that its runs must have, such as test/rmse.
     `broken` has for an experiment why it cannot be right, `blocked` why it cannot be run here, for want of
     data.
     """
 
     def __init__(
-        self, runs: Sequence[Run], options: RunOptions, ident: str, only: Collection[str] | None = None
+        self,
+        runs: Sequence[Run],
+        options: RunOptions,
+        ident: str,
+        rows: Mapping[str, str] | None = None,
+        metrics: Mapping[str, Collection[str]] | None = None,
     ) -> None:
-        self.runs, self.options, self.id, self.only = runs, options, ident, only
+        self.runs, self.options, self.id, self.rows = runs, options, ident, rows
+        self.metrics = metrics or {}
+        self._told: set[str] = set()  # the broken experiments of which the reader has been told
         chosen = {"profile": options.profile, "runtime.device": options.device, "data.verify": options.verify}
         self.overrides = [f"{key}={value}" for key, value in chosen.items() if value]
         self.identities: dict[str, str | None] = {}
@@ -99,15 +108,41 @@ class RequestedRuns:
         probe: time a few steps of each. run: whether code of plugins may be run.
         """
         planned: dict[Run, planning.Planned] = {}
-        trained = [e for e in self.identities if self.only is None or e in self.only]
+        trained = [e for e in self.identities if self.rows is None or e in self.rows]
         doing = "timing a few steps" if probe else "planning"
         for experiment in tracked([e for e in trained if e not in self.broken], f"{self.id}: {doing}"):
             runs = [run for run in self.runs if run[0] == experiment]
             with self._noting_errors(experiment):
                 specs = self._specs(experiment, [(split, seed) for _, split, seed in runs], run or probe)
                 states = planning.plan(specs, force=self.options.force, probe=probe)
+                if run and any(state.todo for state in states):
+                    self._refuse_unknown_metrics(experiment, specs[0].config)
                 planned |= zip(runs, states, strict=True)
         return planned
+
+    def _refuse_unknown_metrics(self, experiment: str, config: dict[str, Any]) -> None:
+        from physml.config.build import build_task
+
+        known: Collection[str] = getattr(build_task(config), "better", ())  # () where only its data tell
+        for metric in self.metrics.get(experiment, ()):
+            part, _, name = metric.partition("/")
+            if known and name not in known:
+                hint = suggest(metric, [f"{part}/{other}" for other in known])
+                raise ConfigError(f"its task has no metric {metric}. {hint}")
+
+    def refuse_broken_rows(self) -> None:
+        """ConfigError where a row of the reader's own cannot be run."""
+        for experiment, label in (self.rows or {}).items():
+            if experiment in self.broken:
+                raise ConfigError(f"row {label}: {self.broken[experiment]}")
+
+    def tell_broken(self) -> None:
+        """Say why experiments cannot be run, each once. ConfigError for a row of the reader's own."""
+        self.refuse_broken_rows()
+        for experiment, reason in self.broken.items():
+            if experiment not in self._told:
+                print(f"error: {experiment} cannot be run: {reason}", file=sys.stderr)
+        self._told |= self.broken.keys()
 
     def _specs(self, experiment: str, places: Sequence[tuple[int, int]], run: bool) -> list[RunSpec]:
         """Composed and checked once, where split and seed are all that the runs differ in."""
@@ -125,6 +160,7 @@ class RequestedRuns:
     def make(self) -> int:
         """Trains what is missing; returns the exit code. What is blocked is no failure: the table says it."""
         planned = self.plan(run=True)
+        self.tell_broken()
         if not (self.options.yes or self.options.max_hours or scheduler.maker()):
             planning.refuse_long(list(planned.values()))
         bad_config = 2 if self.broken else 0
@@ -140,6 +176,7 @@ class RequestedRuns:
                 errors = [line for line in output_lines(state.spec) if line.startswith("error: ")]
                 reason = errors[-1].removeprefix("error: ") if errors else None
                 self.broken.setdefault(run[0], reason or f"see {display_path(state.spec.output_file)}")
+        self.tell_broken()
         return max(outcome.exit_code, bad_config)
 
     def records(self) -> list[Record]:

@@ -321,6 +321,20 @@ def test_a_damaged_record_is_the_reason_of_exit_code_2(
     assert re.search(rf"^error: lem/adding-250-\S+ cannot be run: \S*{path.name} is damaged", errors, re.M)
 
 
+def test_a_metric_that_no_run_will_have_is_told_before_anything_is_trained(
+    inside: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each mistake is told once, and before the hours that the rows need."""
+    wrong = ONE_ROW.replace("test/mse", "test/mes").replace(
+        "rows: [", "rows: [{label: L, experiment: lem/x-y}, "
+    )
+    assert main.main(["table", str(write(tmp_path / "one.yaml", wrong))]) == 2
+    errors = capsys.readouterr().err
+    assert errors.count("its task has no metric test/mes. Did you mean test/mse") == 1
+    assert errors.count("there is no experiment named lem/x-y") == 1
+    assert not (inside / "runs").exists()
+
+
 def test_the_plan_of_a_table_tells_which_rows_cannot_be_made(
     inside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -151,6 +151,8 @@ CYCLE = rows(a={"base": "b"}, b={"base": "c"}, c={"base": "b"})
         (rows(a={"model": {"dt": 1}}), r"rows\.a\.model must be text; got \{'dt': 1\}"),
         (rows(a={"model": "lme"}), r"rows\.a: there is no model lme\. Did you mean lem"),
         (rows(a={"set": {"trainr": {}}}), r"rows\.a\.set: there is no setting trainr\. Did you mean trainer"),
+        (rows(a={"model": "lem"}), r"row a needs a provenance \{kind.*one of paper, official-code.*got none"),
+        ({"provenance": {"kind": "papr", "source": "x"}, **rows(a=ROW)}, r"row a needs a provenance.*'papr'"),
         ({"rows": {"a": ROW}, "common": {"sed": 1}}, r"common: there is no setting sed"),
         ({"rows": {"a": ROW}, "row": {}}, r"there is no key row\. Did you mean rows"),
         ({"task": "adding"}, r"the key rows is missing"),

@@ -15,8 +15,9 @@ from itertools import product
 from types import MappingProxyType
 from typing import Any
 
+from physml.base.errors import suggest
 from physml.records.costs import REFERENCE_GFLOPS, Rest, core_hours, of_record, rest
-from physml.records.schema import Record
+from physml.records.schema import Record, scores_of
 from physml.records.searches import SearchSpread
 from physml.report.state import State
 from physml.report.stats import summary as stats
@@ -268,7 +269,8 @@ def _state(
     few = None if summary is None or summary.n >= stats.N_FOR_VERDICT else f"n = {summary.n}, no verdict"
     if done < len(places):
         if len(runs.finished) > done:
-            return State("failed", f"the records have no {column.metric}")
+            names = {name for record in runs.finished.values() for name in scores_of(record)}
+            return State("failed", f"the records have no {column.metric}. {suggest(column.metric, names)}")
         return runs.unfinished(len(places), blocked, few)
     if cell.published is None:
         return State("not published")

@@ -4,7 +4,7 @@ import dataclasses
 import re
 from collections.abc import Iterable
 
-from physml.base.errors import ConfigError
+from physml.base.errors import ConfigError, suggest
 from physml.report.table.spec import Cell, Row, TableSpec
 
 MOST_SEEDS = 100_000  # of one range
@@ -61,4 +61,11 @@ def parse_row(text: str) -> Row:
 
 
 def with_rows(spec: TableSpec, rows: Iterable[Row]) -> TableSpec:
+    """The table with these rows below its own. ConfigError for a cell of no column."""
+    rows = tuple(rows)
+    known = [column.key for column in spec.columns]
+    for row in rows:
+        for key in row.cells.keys() - known:
+            hint = suggest(key, [*known, "experiment", "seeds"])
+            raise ConfigError(f"row {row.label}: there is no column {key}. {hint}")
     return dataclasses.replace(spec, rows=(*spec.rows, *rows))

@@ -342,6 +342,9 @@ class View:
         if blocked := sum(cell.state.word == "blocked" for cell in self.table.cells):
             cells = "1 cell" if blocked == 1 else f"{blocked} cells"
             yield f"Blocked on this machine: {cells} (why: --long)"
+        failed = [cell.state.reason or "" for cell in self.table.cells if cell.state.word == "failed"]
+        for reason, n in Counter(failed).items():
+            yield f"Failed, {n} {'cell' if n == 1 else 'cells'}: {reason}"
         if self.left:
             names = "; ".join(row.label for row in self.left)
             yield f"Rows without printed numbers (--long): {names}"

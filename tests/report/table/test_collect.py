@@ -90,7 +90,9 @@ STATES = {
     "failed": state("failed: out of memory", 0.01),  # and another run, in RUNS
     "diverged": state("diverged 1/3", None, status="diverged", reason="loss is NaN", metrics=None),
     "no metric": state(
-        "failed: the records have no test/rmse_last128", *THREE, metrics={"best": {"test": {"mse": 1.0}}}
+        "failed: the records have no test/rmse_last128. Did you mean test/mse?",
+        *THREE,
+        metrics={"best": {"test": {"mse": 1.0}}},
     ),
     "blocked": state("blocked: no data: get them with physml data get"),
     "not composed": state("blocked: the experiment can't be composed"),

@@ -40,12 +40,12 @@ FILES: dict[str, Any] = {
             "c": {"space": {"model.gate": [None, {"_target_": "x"}], "p": {"low": 1, "high": 5}}},
         },
         "rows": {
-            "printed": {"model": "lem", "provenance": {"kind": "paper"}}
+            "printed": {"model": "lem", "provenance": {"kind": "paper", "source": "a paper"}}
             | {"set": {"model": {"dt": 0.5, "gate": GATE}, "optim": {"lr": 2.04e-3}}},
-            "searched": {"model": "lem", "provenance": {"kind": "searched-here"}}
+            "searched": {"model": "lem", "provenance": {"kind": "searched-here", "source": "a paper"}}
             | {"set": {"optim": {"lr": "${model.dt}"}}},
             "based": {"base": "printed", "set": {"optim": {"lr": 3e-3}}},
-            "own": {"provenance": {"kind": "own"}, "set": {"model": {"dt": 3}}},
+            "own": {"provenance": {"kind": "own", "source": "nobody"}, "set": {"model": {"dt": 3}}},
             **{name: {"search": name} for name in "abc"},
         },
     },
