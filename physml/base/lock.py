@@ -3,6 +3,7 @@
 import contextlib
 import os
 import platform
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,12 +57,19 @@ def by_lease() -> bool:
 
 
 @contextlib.contextmanager
-def held(folder: Path) -> Iterator[Hold]:
-    """Hold the lock of a work folder; Busy, with the holder's name, if another process does."""
-    hold = _leased if by_lease() else _flocked
+def held(folder: Path, wait_s: float = 0.0) -> Iterator[Hold]:
+    """Hold the lock of a work folder; Busy, with the holder's name, if another does, after `wait_s`."""
+    hold, end = _leased if by_lease() else _flocked, time.monotonic() + wait_s
     with contextlib.ExitStack() as stack:
         try:
-            lock = stack.enter_context(hold(folder))
+            while True:
+                try:
+                    lock = stack.enter_context(hold(folder))
+                    break
+                except Busy:
+                    if time.monotonic() > end:
+                        raise
+                    time.sleep(0.1)
         except OSError as error:
             raise DataError(
                 f"{display_path(folder)} cannot be written: {error.strerror}. "

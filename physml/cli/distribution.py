@@ -41,6 +41,11 @@ def distributed(options: argparse.Namespace, arguments: Sequence[str]) -> Iterat
     changes = list(getattr(options, "engine", None) or [])
     if workers := getattr(options, "workers", None):
         changes.append(f"workers={workers}")
+    if on != "local" and getattr(options, "force", False):
+        raise ConfigError(
+            f"--force is for one process, --on local; got --on {on}. Pilots cannot tell a record that "
+            "another has just made from an old one: delete the records that are to be made anew."
+        )
     if on in ("local", "pilot"):
         if changes or getattr(options, "detach", False):
             raise ConfigError(f"--workers, --engine and --detach are for --on slurm or ray; got --on {on}.")

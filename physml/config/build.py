@@ -171,7 +171,7 @@ def parts_of(config: dict[str, Any]) -> Parts:
         select=check(trainer["select"], "trainer.select", plugins, needs=("bind", "selected")),
         stop=rule(trainer["stop"], "trainer.stop", ("bind", "stops")),
         schedule=rule(trainer["schedule"], "trainer.schedule", ("step", "get_last_lr"), ("optimizer",)),
-        average=rule(trainer["average"], "trainer.average", ("bind", "after_step", "after_row", "put")),
+        average=rule(trainer["average"], "trainer.average", ("bind", "after_step", "after_epoch", "put")),
         sample=rule(trainer.get("sample"), "trainer.sample", ("over",)),
         arrays=rule(config["arrays"], "arrays", ("collect",)),
         measures=tuple(

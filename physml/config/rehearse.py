@@ -38,7 +38,7 @@ def rehearse(parts: Parts) -> None:
     for node in (parts.select, parts.stop, parts.average):
         rule = _made(node)
         if rule is not None and task is not None:
-            rule.bind(task.metric, training.better)
+            rule.bind(task.metric, training.in_rows)
     if not parts.optim.of_plugin:
         _optimizer(parts)
     if task is not None and not parts.model.of_plugin and not parts.net.of_plugin:

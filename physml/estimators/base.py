@@ -22,8 +22,8 @@ class Scale:
     def __init__(self, x: np.ndarray) -> None:
         axes = tuple(range(x.ndim - 1))
         self.mean = x.mean(axes, dtype=np.float64)
-        sd = x.std(axes, dtype=np.float64)
-        self.sd = np.where(sd > 0, sd, 1.0)
+        sd = x.std(axes, dtype=np.float64)  # of a constant not 0 but rounding
+        self.sd = np.where(x.max(axes) > x.min(axes), sd, 1.0)
 
     def __call__(self, x: np.ndarray) -> Tensor:
         return torch.from_numpy(((x - self.mean) / self.sd).astype(np.float32))

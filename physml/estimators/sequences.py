@@ -147,7 +147,7 @@ def _held_out(n: int, share: float, seed: int, stratify: np.ndarray | None) -> t
     places, n_valid = np.arange(n), int(n * share)
     if n_valid == 0:
         return places, places[:0]
-    if stratify is not None and n_valid < len(np.unique(stratify)):
+    if stratify is not None and min(n_valid, n - n_valid) < len(np.unique(stratify)):
         stratify = None
     return tuple(train_test_split(places, test_size=n_valid, random_state=seed, stratify=stratify))
 

@@ -37,7 +37,8 @@ def loader(facts: Facts, kind: str, inputs: Mapping[str, str]) -> str:
     """The content of load.py. inputs: for each input of an exported graph, its type in numpy."""
     sizes = facts.about.sizes
     if sizes["readout"] in ("node", "graph"):
-        example = f"x, edges = torch.zeros(3, {sizes['d_in']}), torch.tensor([[0, 1], [1, 2]])"
+        n_nodes = sizes.get("n_nodes", 3)  # where the network knows one graph alone
+        example = f"x, edges = torch.zeros({n_nodes}, {sizes['d_in']}), torch.tensor([[0, 1], [1, 2]])"
         return SAFETENSORS.format(example=example, call="net(x, edges)")
     shape = "(2, 50)" if sizes["tokens"] else f"(2, 50, {sizes['d_in']})"
     if kind == "onnx":

@@ -73,7 +73,7 @@ class Pilot(Scheduler):
         """True if a run is still missing: others may have made it since, or may be working on it."""
         spec = run.spec
         state = state_of(spec)
-        if state in ("done", "diverged") and not self.force:
+        if state in ("done", "diverged"):
             self.outcome.elsewhere.append(spec.label)
             self.view.note(f"{spec.label}: {state} by another process")
             return False
@@ -94,8 +94,8 @@ class Pilot(Scheduler):
             super()._start_one(run, slot)
 
     def _ended(self, spec: RunSpec, code: int) -> bool:
-        """False where another process was quicker: its run is not our failure."""
-        if code not in (0, 75) and state_of(spec) in ("done", "diverged", "running"):
+        """False where another process was quicker: its run is not our failure, unless it diverged."""
+        if code not in (0, 75) and state_of(spec) in ("done", "running"):
             self._leave(Planned(spec, "running"))
             return False
         return super()._ended(spec, code)

@@ -208,6 +208,10 @@ def _number(text: str) -> str:
     return text if whole else _digits(float(text))
 
 
+def _filled(rows: Iterable[Row]) -> list[Row]:
+    return [{name: value for name, value in row.items() if value != ""} for row in rows]
+
+
 _NAME = re.compile(rf"(\w+)-split(\d+)-seed(\d+){re.escape(OWN)}")
 
 
@@ -236,7 +240,7 @@ def _pack_one(folder: Path, identity: str, own: list[Path]) -> int:
         names, packed = _packed(path, path.stat().st_mtime_ns)
         heads |= dict.fromkeys(names)
         for at, rows in packed.items():
-            if runs.setdefault(at, rows) != rows:
+            if _filled(runs.setdefault(at, rows)) != _filled(rows):  # a pack may have more columns
                 raise RecordError(
                     f"{display_path(source[at])} and {display_path(path)} have different curves of "
                     f"split {at[0]} seed {at[1]}. Delete the file that is wrong."

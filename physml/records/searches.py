@@ -126,13 +126,18 @@ def best_trial(content: Content) -> Content | None:
     if not scored:
         return None
     sign = _sign(content["search"])
-    row, value = min(scored, key=lambda pair: (-len(pair[0]["means"]), sign * pair[1]))
+    row, value = min(scored, key=lambda pair: (-_stages_of(pair[0]), sign * pair[1]))
     return row | {"value": value}
 
 
 def last_value(row: Content) -> float | None:
     """Value of a trial in the last stage in which it has one."""
     return next((value for value in reversed(row["means"]) if value is not None), None)
+
+
+def _stages_of(row: Content) -> int:
+    """In how many stages a trial has a value: one that goes on to the next has none there at first."""
+    return sum(mean is not None for mean in row["means"])
 
 
 def _sign(search: Content) -> int:

@@ -221,24 +221,22 @@ def importances(space: Space, tried: Sequence[tuple[Point, float]], better: str)
     if min(values) > 0:
         values = [math.log(value) for value in values]
     study = optuna.create_study(direction=direction(better))
+    kinds = distributions(space, *(point for point, _ in tried))  # alike in all, or Optuna drops the key
     for (point, _), value in zip(tried, values, strict=True):
-        trial = optuna.trial.create_trial(
-            value=value, params=point, distributions=distributions(space, point)
-        )
-        study.add_trial(trial)
+        study.add_trial(optuna.trial.create_trial(value=value, params=point, distributions=kinds))
     evaluator = optuna.importance.FanovaImportanceEvaluator(seed=0)
     return dict(optuna.importance.get_param_importances(study, evaluator=evaluator))
 
 
-def distributions(space: Space, point: Point) -> dict[str, Any]:
-    """Optuna's distribution for each key of a space, wide enough for a point that lies outside."""
+def distributions(space: Space, *points: Point) -> dict[str, Any]:
+    """Optuna's distribution for each key of a space, wide enough for points that lie outside."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution
 
     kinds: dict[str, Any] = {}
     for key, offered in space.items():
         if span := range_of(space, key):
-            low, high = min(span.low, point[key]), max(span.high, point[key])
-            kinds[key] = FloatDistribution(low, high, log=span.log)
+            tried = [point[key] for point in points]
+            kinds[key] = FloatDistribution(min(span.low, *tried), max(span.high, *tried), log=span.log)
         else:
             kinds[key] = CategoricalDistribution(offered)
     return kinds

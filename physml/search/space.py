@@ -50,6 +50,8 @@ class Range:
     def beyond(self, side: Side) -> float:
         """New value of a bound that is widened: out by a third of the range on its scale, within `hard`.
 
+        Of three digits, or of more where three would not move it out.
+
         Example:
             >>> Range(0.001, 0.1, log=True).beyond("high"), Range(0.0, 0.9, hard=(0.0, 1.0)).beyond("high")
             (0.464, 1.0)
@@ -59,7 +61,8 @@ class Range:
         moved = bound + sign * STEP * (self.high - self.low)
         if self.log:
             moved = bound * (self.high / self.low) ** (sign * STEP)
-        moved = float(f"{moved:.3g}")
+        rounded = (float(f"{moved:.{digits}g}") for digits in range(3, 18))
+        moved = next((value for value in rounded if sign * (value - bound) > 0), moved)
         low, high = self.hard
         if side == "low":
             return moved if low is None else max(moved, low)

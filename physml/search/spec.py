@@ -188,7 +188,7 @@ def check_metric(spec: SearchSpec, run: bool = False) -> None:
 
     if (task := build_task(run_of(spec, {}).config, run=run)) is None:
         return
-    better = task.better
+    better = task.in_rows
     if spec.metric not in better:
         raise ConfigError(f"search {spec.id}: no metric {spec.metric}. {suggest(spec.metric, better)}")
     if spec.better != better[spec.metric]:
@@ -265,7 +265,9 @@ def write_found(spec: SearchSpec, best: Found) -> str:
     """Write the settings found for a row, beside its study; the other rows of the file stay as they are."""
     study, row = studies.row_of(spec.experiment, CONF)
     path = studies.searched_file(study, CONF)
-    with held(work_root() / "search" / conf_files.shown(study)):  # another row's search may end meanwhile
+    with held(
+        work_root() / "search" / conf_files.shown(study), wait_s=60
+    ):  # another row's search may end meanwhile
         rows = {name: Found(**old) for name, old in read_yaml(path).items()} if path.exists() else {}
         rows[row] = best
         body = [

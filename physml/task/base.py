@@ -71,7 +71,9 @@ class Task(ABC):
         """One pass over a part. `rng` orders (or draws) the training batches: same rng, same batches."""
 
     def selections(self, part: Part, size: int, rng: Generator | None) -> Iterator[Tensor]:
-        """Positions (B,) of the items of each batch: shuffled in train, else in order; all are used."""
+        """Positions (B,) of the items of each batch: shuffled in train, else in order; none if absent."""
+        if part not in self.sizes:
+            return
         n = self.sizes[part]
         order = torch.arange(n) if rng is None or part != "train" else torch.randperm(n, generator=rng)
         yield from order.split(size)
@@ -83,6 +85,12 @@ class Task(ABC):
         metric m of the disturbed part is called m_<name>, and stands in `better`.
         """
         raise NotImplementedError(f"{type(self).__name__} has no perturbation {name}")
+
+    @property
+    def in_rows(self) -> Better:
+        """The metrics of an evaluation: `better` without those of disturbed parts, scored once at the end."""
+        at_the_end = {f"{self.metric}_{name}" for name in self.perturbations}
+        return {name: better for name, better in self.better.items() if name not in at_the_end}
 
     @abstractmethod
     def loss(self, output: Tensor, batch: Batch) -> Tensor:
@@ -105,7 +113,7 @@ class Task(ABC):
 
     @abstractmethod
     def references(self) -> dict[str, Metrics]:
-        """Trivial references: name -> metrics on the test part, fitted on train only."""
+        """Trivial references: name -> metrics on the test part, fitted without it."""
 
     def facts(self) -> dict[str, Any]:
         """For the record: version, sizes of the parts, sha256 of files, fingerprint of generated data.

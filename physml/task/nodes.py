@@ -77,6 +77,8 @@ class OneGraph(Task):
 
     def batches(self, part: Part, size: int, rng: Generator | None = None) -> Iterator[Batch]:
         positive("size", size)
+        if part not in self.sizes:
+            return
         yield Batch(input=self._x, target=self._y, index=self._nodes[part], edge_index=self._edge_index)
 
     def ridge(self, target: Tensor) -> Tensor:
@@ -116,7 +118,8 @@ class NodeClasses(Classes, OneGraph):
         return logits[batch.index], label[batch.index]
 
     def train_step_metrics(self, output: Tensor, batch: Batch) -> Metrics:
-        nodes = self._nodes["valid"]
+        if (nodes := self._nodes.get("valid")) is None:
+            return {}
         return {"noisy_cross_entropy": F.cross_entropy(output[nodes], batch.target[nodes]).item()}
 
     def references(self) -> dict[str, Metrics]:
@@ -125,9 +128,10 @@ class NodeClasses(Classes, OneGraph):
         All labels of valid count as one of train, so that they decide between classes of which train has
         equally many: with 20 nodes of each the answer is else the first class, whatever its size.
         """
+        nodes = self._nodes["train"]
         train, valid = (
-            torch.bincount(self._y[self._nodes[part]], minlength=self.n_classes).double()
-            for part in ("train", "valid")
+            torch.bincount(self._y[at], minlength=self.n_classes).double()
+            for at in (nodes, self._nodes.get("valid", nodes))
         )
         count = train + valid / valid.sum()
         prior = ((count + 1) / (count + 1).sum()).log()
@@ -183,6 +187,8 @@ class NodeValues(OneGraph):
         }
 
     def finish(self, sums: Sums) -> Metrics:
+        if not sums:
+            return {}
         mse = sums["square_sum"] / sums["n"]
         variance = sums["y_square_sum"] / sums["n"] - (sums["y_sum"] / sums["n"]) ** 2
         return {"nmse": mse / self._mean, "nmse_variance": mse / variance, "mse": mse}

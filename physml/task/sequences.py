@@ -166,6 +166,8 @@ class Valued(InMemory):
         }
 
     def finish(self, sums: Sums) -> Metrics:
+        if not sums:
+            return {}
         return {"rmse": (sums["square_sum"] / sums["n"]) ** 0.5, "mae": sums["absolute_sum"] / sums["n"]}
 
     def references(self) -> dict[str, Metrics]:

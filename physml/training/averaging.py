@@ -56,12 +56,15 @@ class Triggered:
             mean = self.mean[name].to(p.device) if self.n > 1 else p.detach().clone()
             self.mean[name] = mean.lerp_(p, 1 / self.n)
 
-    def after_row(self, row: Row) -> None:
-        """Look at an evaluation; from the next step on the mean is taken, where this one is the trigger."""
-        if self.best.selected(row):
-            self.last_better = row["epoch"]
-        waited = self.epochs is not None and row["epoch"] - self.last_better >= self.epochs
-        late = self.latest is not None and row["epoch"] >= self.latest
+    def after_epoch(self, epoch: int, row: Row | None) -> None:
+        """Look at an epoch; from the next step on the mean is taken, where this one is the trigger.
+
+        row: its evaluation; None where there was none.
+        """
+        if row is not None and self.best.selected(row):
+            self.last_better = epoch
+        waited = row is not None and self.epochs is not None and epoch - self.last_better >= self.epochs
+        late = self.latest is not None and epoch >= self.latest
         self.active = self.active or waited or late
 
     @torch.no_grad()

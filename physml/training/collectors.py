@@ -10,6 +10,7 @@ from torch import nn
 from physml.base.check import count, positive
 from physml.base.errors import ConfigError, InputError
 from physml.task.base import Task
+from physml.training.evaluate import apply
 
 
 class TimeScales:
@@ -36,8 +37,11 @@ class TimeScales:
         positions = {name: rng.choice(n, min(self.n, n), replace=False) for name in ("dt_n", "dtbar_n")}
         samples = {name: np.empty(len(at), np.float32) for name, at in positions.items()}
         start = 0
+        taken: list[torch.Tensor] = []  # what comes to the layer, behind an encoder say
         for size, batch in zip(sizes, task.batches("test", batch_size), strict=True):
-            scales = layer.time_scales(batch.input.to(device))
+            with layer.register_forward_pre_hook(lambda _, inputs: taken.append(inputs[0])):
+                apply(net, batch.to(device))
+            scales = layer.time_scales(taken.pop())
             for (name, at), scale in zip(positions.items(), scales, strict=True):
                 here = (at >= start) & (at < start + size)
                 samples[name][here] = scale.flatten().cpu().numpy()[at[here] - start]

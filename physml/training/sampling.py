@@ -56,7 +56,7 @@ class ClusterBatches:
     def __init__(self, task: Task, n_parts: int, per_batch: int) -> None:
         self.task, self.n_parts, self.per_batch = task, n_parts, per_batch
         # What a step says of other nodes than its own, such as those of valid, is not known here.
-        self.better = {name: better for name, better in task.better.items() if not name.startswith("noisy_")}
+        self.in_rows = {n: better for n, better in task.in_rows.items() if not n.startswith("noisy_")}
 
     def steps_per_epoch(self, size: int) -> int:
         return -(-self.n_parts // self.per_batch)

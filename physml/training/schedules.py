@@ -54,7 +54,7 @@ class CumulativePlateau(ReduceLROnPlateau):
     Args:
         optimizer: whose rates are reduced.
         mode: "min" or "max" of the task's own metric.
-        factor: of the rate, in [0, 1].
+        factor: of the rate, in [0, 1).
         patience: evaluations.
         start: number of the first evaluation that counts.
     """
@@ -63,7 +63,8 @@ class CumulativePlateau(ReduceLROnPlateau):
         self, optimizer: Optimizer, mode: Literal["min", "max"], *, factor: float, patience: int, start: int
     ) -> None:
         positive("patience", patience)
-        within("factor", factor, 0.0, 1.0)
+        if not 0 <= factor < 1:
+            raise InputError(f"factor must lie in [0, 1); got {factor}.")
         super().__init__(optimizer, mode, factor, patience, threshold=0.0, threshold_mode="abs")
         self.start = start
 

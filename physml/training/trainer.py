@@ -69,7 +69,7 @@ class Trainer:
         self.measures = [node.make() for node in parts.measures]
         for rule in (self.selector, self.stopper, self.average):
             if rule:
-                rule.bind(task.metric, self.training.better)
+                rule.bind(task.metric, self.training.in_rows)
         self.scores_test: bool = config["runtime"]["score_test"]
         if self.selector.needs_test and not self.scores_test:
             raise ConfigError(
@@ -124,8 +124,13 @@ class Trainer:
 
     def _refuse_rules(self, part: Part) -> None:
         """ConfigError where a rule looks at a part that the task does not have."""
-        for key, rule in (("select", self.selector), ("stop", self.stopper), ("average", self.average)):
-            if rule is not None and not isinstance(rule, selection.Last | selection.BestTest):
+        rules = {"select": self.selector, "stop": self.stopper, "average": self.average}
+        if isinstance(self.schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
+            rules["schedule"] = self.schedule
+        for key, rule in rules.items():
+            looks_at_test = isinstance(rule, selection.BestTest)
+            looks_at_valid = not (rule is None or looks_at_test or isinstance(rule, selection.Last))
+            if looks_at_test if part == "test" else looks_at_valid:
                 raise ConfigError(
                     f"{type(self.task).__name__} has no {part} items, which trainer.{key}="
                     f"{type(rule).__name__} looks at. Hold some out, or set "
@@ -241,10 +246,10 @@ class Trainer:
         self.loss_sum.zero_()
         self.state = None
         self._advance_schedule(row)
+        if self.average:
+            self.average.after_epoch(epoch, row)
         if row is None:
             return
-        if self.average:
-            self.average.after_row(row)
         self.stopped_early = bool(self.stopper and self.stopper.stops({**row, "next_lr": self._rate()}))
         self.rows.append(row)
         self.report.row(row)

@@ -81,6 +81,14 @@ def test_busy_comes_soon(tmp_path):
     assert time.monotonic() - began < 3.0
 
 
+def test_who_has_time_waits_for_the_lock(tmp_path):
+    with contextlib.ExitStack() as first:
+        first.enter_context(lock.held(tmp_path))
+        threading.Timer(0.8, first.pop_all().close).start()
+    with lock.held(tmp_path, wait_s=60):
+        assert lock.is_held(tmp_path)
+
+
 def test_no_lock_where_nothing_was_started(tmp_path):
     assert not lock.is_held(tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()

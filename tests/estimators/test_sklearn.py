@@ -21,6 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from physml.base.errors import ConfigError, InputError, MissingExtra
 from physml.estimators import Forecaster, SequenceClassifier, SequenceRegressor
+from physml.estimators.base import Scale
 from physml.estimators.layers import names
 from physml.models.sequence.lem import LEM
 
@@ -62,6 +63,16 @@ def test_sequences_of_several_channels_and_of_any_length() -> None:
     for wrong, got in ((X[:, :, :2], r"\(60, 20, 2\)"), (X[:, :, 0], "")):
         with pytest.raises(InputError, match=rf"X must have shape \(n, T, 3\).*{got}"):
             model.predict(wrong)
+
+
+def test_a_constant_channel_is_only_centred_and_few_sequences_are_split() -> None:
+    """The mean of a constant is rounded, so its standard deviation is not 0 but 1e-15."""
+    x = np.random.default_rng(0).normal(size=(40, 7, 2))
+    for value in (0.1, 0.3, 1e5 + 0.1):
+        x[:, :, 1] = value
+        assert Scale(x).sd[1] == 1.0 and abs(float(Scale(x)(x)[..., 1].max())) < 1e-9
+    model = SequenceClassifier("gru", epochs=1, validation_fraction=0.75, random_state=0)
+    assert model.fit(x[:4], [0, 0, 1, 1]).predict(x).shape == (40,)
 
 
 def test_a_table_is_one_channel() -> None:

@@ -1,6 +1,7 @@
 """The folder of an exported network: its files, its card, its loader, and what is refused."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -41,7 +42,8 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for seed in range(3):
             keep = f"runtime.save_model={'true' if seed == 0 else 'false'}"
             trained("model=cornn", "task=adding", f"seed={seed}", keep)
-        trained("model=gcn", "task=texas", "runtime.save_model=true")
+        for model in ("gcn", "linkx"):
+            trained(f"model={model}", "task=texas", "runtime.save_model=true")
         yield root
 
 
@@ -130,6 +132,8 @@ def test_the_data_and_their_licence_are_those_of_conf(roots: Path, tmp_path: Pat
     assert f"Licence of the data: {licence}." in text
     assert "`edge_index`, int64 (2, E)" in text
     assert ran(tmp_path / "out")[0].startswith("(3, ")
+    export("texas-linkx", "safetensors", tmp_path / "linkx")
+    assert re.match(r"\(\d{2,}, ", ran(tmp_path / "linkx")[0]), "of all nodes of the graph that it knows"
 
 
 def test_an_onnx_graph_runs_without_torch(roots: Path, tmp_path: Path) -> None:

@@ -86,6 +86,13 @@ def trainer(
     return Trainer(spec.config, spec.parts, task, "cpu", **options)
 
 
+def odd_trainer(spec: RunSpec, *options: Any, **more: Any) -> Trainer:
+    """The same on the task Odd, with its data."""
+    task = task_class("Odd")(**{k: v for k, v in spec.config["task"].items() if k != "_target_"})
+    task.load(None, 0)
+    return trainer(spec, task, *options, **more)
+
+
 def times_off(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows of a curve without the times."""
     return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]

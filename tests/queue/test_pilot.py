@@ -7,6 +7,7 @@ import pytest
 import run_harness as h
 
 from physml.base.errors import Preempted
+from physml.cli import main
 from physml.queue import pilot, planning, scheduler
 from physml.queue.pilot import sharing
 from physml.run import history, resources
@@ -90,6 +91,14 @@ def test_a_race_for_a_run_is_no_failure(forked, monkeypatch):
     outcome = piloted(planned)
     process.wait()
     assert outcome.codes == {} and outcome.elsewhere == [spec.label] and len(forked) == 1
+
+
+def test_a_run_that_diverges_is_this_pilots_failure_and_force_is_refused(forked, capsys):
+    spec = h.spec_of(h.odd(trouble="nan_loss"))
+    outcome = piloted(planning.plan([spec]))
+    assert outcome.codes == {spec.label: 1} and outcome.exit_code == 1 and len(forked) == 1
+    assert main.main(["run", *h.SMALL, "-m", "seed=0", "--on", "pilot", "--force"]) == 2
+    assert "--force is for one process, --on local; got --on pilot" in capsys.readouterr().err
 
 
 def test_a_run_that_always_fails_is_given_up_until_somebody_says_retry(forked, capsys):

@@ -109,6 +109,18 @@ def test_packs_of_two_machines_are_read_side_by_side_and_joined(tmp_path: Path) 
         curves.pack(tmp_path)
 
 
+def test_the_same_curve_in_packs_with_other_columns_is_the_same(tmp_path: Path) -> None:
+    packed_elsewhere(tmp_path, 0, rows_of(5, test_every=9))
+    with tempfile.TemporaryDirectory() as elsewhere:
+        for seed, every in enumerate((9, 1)):
+            write(Path(elsewhere), seed, rows_of(5, every))
+        curves.pack(Path(elsewhere))
+        shutil.copytree(elsewhere, tmp_path, dirs_exist_ok=True)
+    curves.pack(tmp_path)
+    assert len(curves.packs(tmp_path, IDENTITY)) == 1
+    assert len(curves.read_curve(of_run(tmp_path, 1), "test/mse")[0]) == 5
+
+
 def test_packs_that_disagree_are_named_and_kept(tmp_path: Path) -> None:
     for n in (5, 6):
         packed_elsewhere(tmp_path, 0, rows_of(n))

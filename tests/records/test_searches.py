@@ -40,6 +40,17 @@ def test_a_search_of_an_earlier_form_is_called_so_and_shows_the_ranges_that_it_h
         assert (facts["trials"], facts["range of optim.lr"]) == ("3", "0.001 to 0.3, log")
 
 
+def test_a_trial_that_waits_for_its_next_stage_is_not_ahead_in_it():
+    trials = [
+        {"trial": 0, "means": [0.1, None]},
+        {"trial": 1, "means": [0.2, 0.5]},
+        {"trial": 2, "means": [None]},
+    ]
+    content = {"best": None, "search": TINY, "trials": trials}
+    assert results.best_trial(content) == trials[1] | {"value": 0.5}
+    assert results.best_trial(content | {"trials": trials[:1]}) == trials[0] | {"value": 0.1}
+
+
 def test_results_of_earlier_versions_have_the_present_form():
     """Without stages, and in stages; what is no file of a search is refused."""
     rows = [

@@ -109,6 +109,8 @@ def test_importance_of_a_setting_is_its_part_of_the_variance():
     shares = importances(space, tried, "lower")
     assert max(shares, key=shares.get) == "model.dt" and sum(shares.values()) == pytest.approx(1)
     assert importances(space, tried[:2], "lower") == {}
+    outside = {**tried[0][0], "model.dt": 10.0}  # the row's own setting
+    assert importances(space, [*tried, (outside, 1001.0)], "lower").keys() == shares.keys()
 
 
 # ---------------------------------------------------------------------------- a test bench

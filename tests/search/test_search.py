@@ -219,6 +219,7 @@ def test_a_bound_moves_out_by_a_third_of_its_range_and_not_past_a_hard_one():
     assert Range(1.0, 4.0).beyond("high") == 5.0 and Range(1.0, 4.0).beyond("low") == 0.0
     assert Range(1.0, 8.0, log=True).beyond("high") == 16.0
     assert Range(1.0, 4.0, hard=(0.5, 4.5)).beyond("high") == 4.5
+    assert Range(1000.4, 1001.0).beyond("high") > 1001.0 and Range(0.999, 0.9999).beyond("low") < 0.999
     assert [Range(0.0, 1.0).near(x) for x in (0.05, 0.06, 0.95)] == ["low", None, "high"]
     assert Range(1.0, 1.0).near(1.0) is None
     space = {"a": {"low": 0.0, "high": 1.0, "hard": [0.0, None]}, "b": [1, 2, 4], "c": [True, False]}

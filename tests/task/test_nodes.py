@@ -61,6 +61,14 @@ def test_a_batch_is_the_whole_graph_and_the_nodes_of_its_part_on_any_device(stor
     assert {t.device.type for t in moved if t is not None} == {"meta"}
 
 
+def test_a_graph_without_validation_nodes_has_none(store: Store) -> None:
+    split = {"train": np.arange(5, 25), "test": np.arange(25, 40)}
+    task = loaded(store, split=split)
+    assert list(task.batches("valid", 1)) == [] and task.finish({}) == {}
+    assert task.train_step_metrics(torch.zeros(N, C), whole(task, "train")) == {}
+    assert set(task.references()) == {"majority class", "linear (features)"}
+
+
 def test_only_the_nodes_of_a_part_move_its_loss_and_score(store: Store) -> None:
     task, output = loaded(store), torch.randn(N, C)
     batch = whole(task, "valid")

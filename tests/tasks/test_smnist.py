@@ -10,7 +10,7 @@ import pytest
 import torch
 from loaded_tasks import with_data
 
-from physml.base.errors import DataError
+from physml.base.errors import ConfigError, DataError
 from physml.base.paths import own_folders
 from physml.base.seeding import stream
 from physml.cli import main
@@ -18,6 +18,7 @@ from physml.data import splits
 from physml.data.readers.mnist import name as file_name
 from physml.data.store import Store
 from physml.records.record import read
+from physml.training.selection import BestValid
 from tasks.smnist import PERTURBATIONS, SequentialMNIST
 
 ARGUMENTS = {
@@ -150,6 +151,9 @@ def test_only_asked_for_disturbances_are_scored(store):
     assert task.perturbations == tuple(PERTURBATIONS)
     assert set(task.better) == set(SequentialMNIST.better) == set(task.references()["majority class"])
     assert set(task.better) == {"accuracy", "cross_entropy", *(f"accuracy_{name}" for name in PERTURBATIONS)}
+    assert set(task.in_rows) == {"accuracy", "cross_entropy"}, "the others are scored once, after training"
+    with pytest.raises(ConfigError, match="no metric accuracy_white_0_1"):
+        BestValid("accuracy_white_0_1").bind(task.metric, task.in_rows)
 
 
 @pytest.mark.parametrize("name", PERTURBATIONS)

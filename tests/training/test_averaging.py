@@ -19,12 +19,6 @@ AVERAGE = (
 NET = ("trainer.epochs=5", "optim.lr=0.05", "net.dropout=0.2")
 
 
-def trainer_of(spec, stop=None, save=lambda _: None, rows=None):
-    task = h.task_class("Odd")(**{k: v for k, v in spec.config["task"].items() if k != "_target_"})
-    task.load(None, 0)
-    return h.trainer(spec, task, stop, save, rows)
-
-
 def weights(net):
     return {name: p.detach().clone() for name, p in net.named_parameters()}
 
@@ -48,9 +42,19 @@ def test_the_trigger(epochs, latest, values, begins):
     average.bind("mse", {"mse": "lower"})
     active = []
     for epoch, value in enumerate(values, 1):
-        average.after_row(row(epoch, value))
+        average.after_epoch(epoch, row(epoch, value))
         active.append(average.active)
     assert active == [begins is not None and i >= begins for i in range(1, len(values) + 1)]
+
+
+def test_it_begins_at_the_end_of_its_epoch_with_an_evaluation_or_without():
+    average = Triggered(epochs=2, latest=3, metric=None)
+    average.bind("mse", {"mse": "lower"})
+    active = []
+    for epoch in range(1, 5):
+        average.after_epoch(epoch, None)
+        active.append(average.active)
+    assert active == [False, False, True, True]
 
 
 def test_the_mean_is_that_of_all_weights_since_the_trigger():
@@ -59,7 +63,7 @@ def test_the_mean_is_that_of_all_weights_since_the_trigger():
     average = Triggered(epochs=None, latest=1, metric=None)
     average.bind("mse", {"mse": "lower"})
     average.after_step(net)  # before the trigger: not counted
-    average.after_row(row(1, 1.0))
+    average.after_epoch(1, row(1, 1.0))
     seen = []
     for _ in range(5):
         with torch.no_grad():
@@ -76,9 +80,9 @@ def test_the_mean_is_that_of_all_weights_since_the_trigger():
 
 
 def test_averaging_evaluates_selects_and_keeps_the_mean_and_trains_as_without():
-    plain, rows = trainer_of(h.spec_of(h.odd(*NET))), []
+    plain, rows = h.odd_trainer(h.spec_of(h.odd(*NET))), []
     plain.fit()
-    averaged = trainer_of(h.spec_of(h.odd(*NET, AVERAGE)), rows=rows)
+    averaged = h.odd_trainer(h.spec_of(h.odd(*NET, AVERAGE)), rows=rows)
     steps = {}
     after = averaged.average.after_step
     averaged.average.after_step = lambda net: (steps.update({len(steps): weights(net)}), after(net))
@@ -102,11 +106,11 @@ def test_averaging_evaluates_selects_and_keeps_the_mean_and_trains_as_without():
 
 def test_a_stop_anywhere_changes_no_bit(tmp_path):
     spec = h.spec_of(h.odd(*NET, AVERAGE))
-    whole = trainer_of(spec)
+    whole = h.odd_trainer(spec)
     whole.fit()
     for at in range(1, whole.total_steps, 3):
         stop = Interrupt()
-        first = trainer_of(spec, stop, lambda s: checkpoint.save(tmp_path, {"identity": "", "t": s}))
+        first = h.odd_trainer(spec, stop, lambda s: checkpoint.save(tmp_path, {"identity": "", "t": s}))
         step = first._step
 
         def counted(batch, first=first, stop=stop, step=step, at=at):
@@ -117,7 +121,7 @@ def test_a_stop_anywhere_changes_no_bit(tmp_path):
         first._step = counted
         with pytest.raises(Preempted):
             first.fit()
-        second = trainer_of(spec)
+        second = h.odd_trainer(spec)
         second.load_state_dict(checkpoint.load(tmp_path, "")["t"])
         second.fit()
         for name, p in whole.net.named_parameters():
@@ -143,7 +147,7 @@ def test_a_run_without_averaging_keeps_its_identity():
 def test_an_average_that_cannot_be(arguments, says):
     rule = f"trainer.average={{_target_: physml.training.averaging.Triggered, {arguments}}}"
     with pytest.raises(ConfigError, match=says):
-        trainer_of(h.spec_of(h.odd(*NET, rule)))
+        h.odd_trainer(h.spec_of(h.odd(*NET, rule)))
 
 
 def test_another_class_is_refused():

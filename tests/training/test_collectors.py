@@ -26,24 +26,23 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Adding:
     return task
 
 
-def net() -> LEM:
-    torch.manual_seed(0)
-    return LEM(2, 4, dt=1.0)
-
-
-def test_the_sample_is_one_of_all_entries_whatever_the_batches(task: Adding) -> None:
+@pytest.mark.parametrize("encoder", [None, 3])
+def test_the_sample_is_one_of_all_entries_whatever_the_batches(task: Adding, encoder: int | None) -> None:
+    """Of the layer's own input, which is not that of the network behind an encoder."""
     n = 50 * 12 * 4
-    layer = net()
+    torch.manual_seed(0)
+    net = SequenceModel(lambda d: LEM(d, 4, dt=1.0), 2, 1, "last", False, encoder=encoder)
     (batch,) = task.batches("test", 50)
     with torch.no_grad():
-        every = [scale.flatten().numpy() for scale in layer.time_scales(batch.input)]
-    some = TimeScales(n=100).collect(layer, task, 50, "cpu")
-    whole = TimeScales(n=10 * n).collect(layer, task, 50, "cpu")
+        u = batch.input if encoder is None else net.encoder(batch.input)
+        every = [scale.flatten().numpy() for scale in net.layers[0].time_scales(u)]
+    some = TimeScales(n=100).collect(net, task, 50, "cpu")
+    whole = TimeScales(n=10 * n).collect(net, task, 50, "cpu")
     for i, name in enumerate(("dt_n", "dtbar_n")):
         assert some[name].shape == (100,) and some[name].dtype == np.float32
         assert np.isin(some[name], every[i]).all()
         assert np.sort(whole[name]) == pytest.approx(np.sort(every[i]))
-        assert TimeScales(n=100).collect(layer, task, 7, "cpu")[name] == pytest.approx(some[name], abs=1e-6)
+        assert TimeScales(n=100).collect(net, task, 7, "cpu")[name] == pytest.approx(some[name], abs=1e-6)
 
 
 def test_a_net_without_learned_scales_is_refused(task: Adding) -> None:
@@ -93,7 +92,7 @@ def test_the_true_right_hand_side_has_the_errors_of_each_scheme(tmp_path: Path) 
     with pytest.raises(InputError, match="must be a whole multiple of each; got 3"):
         StepSizes(factors=[4.0, 3.0], n_times=4)
     with pytest.raises(ConfigError, match="StepSizes needs the model continuous_depth"):
-        StepSizes(factors=[1.0], n_times=4).collect(net(), task, 8, "cpu")
+        StepSizes(factors=[1.0], n_times=4).collect(LEM(2, 4, dt=1.0), task, 8, "cpu")
 
 
 def test_forecasts_and_spectra_of_an_autoencoder_by_hand(tmp_path: Path) -> None:
@@ -118,4 +117,4 @@ def test_forecasts_and_spectra_of_an_autoencoder_by_hand(tmp_path: Path) -> None
     assert arrays["product"] == pytest.approx(np.ones(4), rel=1e-5)
     assert len(Forecasts(steps=1000, n=2).collect(layer, task, 8, "cpu")["error"]) == 22
     with pytest.raises(ConfigError, match="Forecasts needs the model koopman"):
-        Forecasts(steps=7, n=2).collect(net(), task, 8, "cpu")
+        Forecasts(steps=7, n=2).collect(LEM(2, 4, dt=1.0), task, 8, "cpu")

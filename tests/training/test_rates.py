@@ -61,6 +61,8 @@ def test_a_count_in_a_row_would_fall_later():
 def test_a_schedule_that_is_loaded_goes_on_as_it_would_have():
     values, cut = [3.0, 4.0, 4.0, 4.0, 4.0, 2.0, 4.0, 4.0], 4
     first, second = optimizer(), optimizer()
+    with pytest.raises(InputError, match=r"factor must lie in \[0, 1\); got 1"):
+        CumulativePlateau(first, "min", factor=1.0, patience=2, start=2)
     kept = CumulativePlateau(first, "min", factor=0.5, patience=2, start=2)
     for value in values[:cut]:
         first.step()

@@ -22,7 +22,7 @@ class Whole:
     """A task with one random graph, of which every third node is of train."""
 
     readout = "node"
-    better: ClassVar[dict[str, str]] = {"cross_entropy": "lower", "noisy_cross_entropy": "lower"}
+    in_rows: ClassVar[dict[str, str]] = {"cross_entropy": "lower", "noisy_cross_entropy": "lower"}
 
     def __init__(self) -> None:
         g = torch.Generator().manual_seed(0)

@@ -102,6 +102,25 @@ def test_wrong_keys_of_a_stopping_rule_are_told(keys, says):
         h.spec_of(h.odd(f"trainer.stop={{_target_: physml.training.selection.Reached, {keys}}}"))
 
 
+@pytest.mark.parametrize(
+    ("part", "rule", "schedule", "refused"),
+    [
+        ("valid", "BestValid", None, "select=BestValid"),
+        ("valid", "BestTest", None, None),
+        ("valid", "Last", "ReduceLROnPlateau", "schedule=ReduceLROnPlateau"),
+        ("test", "BestValid", "ReduceLROnPlateau", None),
+        ("test", "BestTest", None, "select=BestTest"),
+    ],
+)
+def test_a_rule_is_refused_that_looks_at_a_part_that_is_not_there(part, rule, schedule, refused):
+    plateau = f"trainer.schedule={{_target_: torch.optim.lr_scheduler.{schedule}, mode: min}}"
+    trainer = h.odd_trainer(h.spec_of(h.odd(f"{SELECT}.{rule}", *([plateau] if schedule else []))))
+    if refused is None:
+        return trainer._refuse_rules(part)
+    with pytest.raises(ConfigError, match=rf"Odd has no {part} items, which trainer\.{refused} looks at"):
+        trainer._refuse_rules(part)
+
+
 def scored(task):
     """How often test was scored, beside the one look for NaN before training."""
     return task.draws.count("test") - 1

@@ -184,6 +184,10 @@ class SequenceModel(nn.Module):
                 "for a task that predicts its own ids."
             )
         self.readout.weight = table
+        if (padding := self.embedding.padding_idx) is not None:  # the read-out must not train it either
+            table.register_hook(
+                lambda gradient: gradient.index_fill(0, torch.tensor([padding]).to(gradient.device), 0.0)
+            )
 
     def forward(
         self, input: Tensor, lengths: Tensor | None = None, state: tuple[Any, ...] | None = None

@@ -274,6 +274,13 @@ def test_tied_softmax_is_one_table():
     assert grad[7].any() and grad[3].any() and not grad[11].any()  # as an answer, as an input, as neither
 
 
+def test_a_tied_table_does_not_train_the_vector_of_the_padding():
+    model = of_ids(tied=True, padding=1)
+    model(torch.tensor([[3, 4], [5, 1]]))[0].square().sum().backward()
+    grad = model.embedding.weight.grad
+    assert grad[3].any() and not grad[1].any() and not model.embedding.weight[1].any()
+
+
 def test_tied_weights_stay_tied_when_weights_are_loaded():
     model, other = of_ids(tied=True), of_ids(tied=True, embedding_init="fan_out")
     other.load_state_dict(model.state_dict())
