@@ -18,16 +18,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from physml.base.errors import ConfigError, needed_by, suggest
 from physml.base.paths import results_roots
-from physml.config.conf_files import shown
+from physml.config.conf_files import is_path, shown
 from physml.queue.requested import RequestedRuns, RunOptions
 from physml.records import record
 from physml.records.costs import core_hours
-from physml.records.record import ADHOC
+from physml.records.record import ADHOC, adhoc_folders
 from physml.records.schema import Record, scores_of
 from physml.report.outcome import outcome_of
 from physml.report.stats.summary import Published, Summary
 from physml.report.table import collect
 from physml.report.table.spec import find_table, load_table, table_ids
+from physml.run.spec import folder_of
 
 if TYPE_CHECKING:
     import pandas
@@ -179,16 +180,18 @@ def cells(*tables: str) -> Rows[Cell]:
 def runs(*experiments: str) -> Rows[Run]:
     """The recorded runs of experiments: `runs("lem/adding-500-lem")`; of all without a name.
 
-    Runs that belong to no table are left out.
+    Runs that belong to no table only by name: `runs("./study.yaml:mine")`, `runs("adhoc/study-mine")`.
 
     Raises:
         ConfigError: There are no runs of an experiment.
     """
     known = _folders()
-    for name in experiments:
-        if name not in known:
-            raise ConfigError(f"there are no runs of {name}. {suggest(name, known)}")
-    return Rows(_run(recorded) for name in experiments or known for recorded in record.records(name))
+    folders = [folder_of(name) if is_path(name) else name for name in experiments]
+    every = {*known, *adhoc_folders()}
+    for name, folder in zip(experiments, folders, strict=True):
+        if folder not in every:
+            raise ConfigError(f"there are no runs of {name}. {suggest(name, every)}")
+    return Rows(_run(recorded) for folder in folders or known for recorded in record.records(folder))
 
 
 def table(name: str) -> Table:

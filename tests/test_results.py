@@ -84,6 +84,8 @@ def test_a_table_of_settings_has_no_runs() -> None:
 def test_runs_of_the_reader_count_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (first, *_) = record.records(EXPERIMENT)
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
+    record.write(tmp_path / "runs" / "adhoc" / "study-mine" / Path(str(first["path"])).name, dict(first))
+    assert [len(results.runs(name)) for name in ("./study.yaml:mine", "adhoc/study-mine")] == [1, 1]
     place = tmp_path / "runs" / EXPERIMENT / Path(str(first["path"])).name
     record.write(place, {**first, "n_parameters": 7})
     assert [run.parameters for run in results.runs(EXPERIMENT)].count(7) == 1

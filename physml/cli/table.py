@@ -105,20 +105,24 @@ def _results(path: Path, options: argparse.Namespace) -> int:
 
     spec = _with_options(load_table(path), options)
     own: dict[str, str] = {}
-    metrics: dict[str, set[str]] = {}
+    metrics: dict[str, dict[str, str]] = {}
     for row, column in product(spec.rows, spec.columns):
         if experiment := spec.cell(row, column).experiment:
-            metrics.setdefault(experiment, set()).add(column.metric)
+            metrics.setdefault(experiment, {})[column.metric] = column.better
             own |= {experiment: row.label} if row.extra else {}
     requested = RequestedRuns(spec.runs, run_options(options), spec.id, own or None, metrics)
     requested.refuse_broken_rows()
     _refuse_other_tasks(spec, requested.tasks)
     if options.plan:
         return show_requested(requested, probe=options.probe)
+    if not options.no_run:
+        _refuse_seeds_of_searches(spec, requested)
     code = 0 if options.no_run else requested.make()
     if options.on == "pilot":
         return code
     records = requested.wanted_records()
+    requested.tell_broken()
+    code = max(code, 2) if requested.broken else code
     yours = [record.read(Path(path)) for path in options.yours]
     running, blocked = requested.running(), requested.untrainable
     hours = costs.hours_of_settings()
@@ -148,6 +152,22 @@ def _refuse_other_tasks(spec: "TableSpec", tasks: dict[str, str]) -> None:
                 raise ConfigError(
                     f"row {row.label}, column {column.title}: {name} has the task {tasks[name]}; that of "
                     f"{spec.id} is {' or '.join(sorted(known))}. Name a row with this task."
+                )
+
+
+def _refuse_seeds_of_searches(spec: "TableSpec", requested: "RequestedRuns") -> None:
+    """ConfigError where a seed of the table has chosen the settings of a row too."""
+    from physml.records.searches import content_of_file
+
+    for experiment, about in requested.provenance.items():
+        content = content_of_file(Path(about["search"]).stem) if about.get("search") else None
+        if content:
+            search = content["search"]
+            used = {seed for stage in search["stages"] for seed in stage["seeds"] or [search["seed"]]}
+            if shared := sorted(used & set(spec.seeds_of(experiment))):
+                raise ConfigError(
+                    f"{experiment}: seed {shared[0]} is one of those that its search judged by, so its score "
+                    f"would be too good. Choose others than {', '.join(map(str, sorted(used)))}."
                 )
 
 

@@ -108,7 +108,10 @@ def _allowed_by_name(target: Any, plugins: Sequence[str], where: str) -> None:
     if module not in SHORT and _bases(module, [Path(p).stem for p in plugins]) is None:
         known = dict.fromkeys(next((s for s in SHORT if m.startswith(s)), m) for m in FOR_CONFIGS)
         allowed = ", ".join(known)
-        raise ConfigError(f"{at}={target} is not allowed. Allowed are {allowed} and the files in plugins=.")
+        raise ConfigError(
+            f"{at}={target} is not allowed. Allowed are {allowed} and the files in plugins= (or "
+            "--plugin of physml export, once for each)."
+        )
 
 
 def _bases(module: str, plugins: Collection[str]) -> tuple[str, ...] | None:

@@ -16,15 +16,18 @@ KINDS = {
 }
 
 
-def card(facts: Facts, kind: str, inputs: Sequence[str], difference: float | None) -> str:
+def card(
+    facts: Facts, kind: str, inputs: Sequence[str], difference: float | None, plugins: Sequence[str] = ()
+) -> str:
     """The content of README.md.
 
     Args:
+        plugins: Files of the folder whose code builds the network.
         difference: The greatest one to the outputs of the trained network; None where it was not compared.
     """
     front = yaml.safe_dump(_front_matter(facts), sort_keys=False, allow_unicode=True)
     sections = (
-        _introduction(facts, kind),
+        [*_introduction(facts, kind), *_code(plugins)],
         ["## Use", "", *_use(facts, kind, inputs, difference)],
         ["## Data and protocol", "", *_data(facts)],
         ["## Scores", "", *_scores(facts)],
@@ -62,6 +65,13 @@ def _introduction(facts: Facts, kind: str) -> list[str]:
         "",
         f"This folder has {KINDS[kind]}; `load.py`, which loads it; and `config.yaml`, all settings.",
     ]
+
+
+def _code(plugins: Sequence[str]) -> list[str]:
+    names = " and ".join(f"`{name}`" for name in plugins)
+    return (
+        ["", f"`load.py` runs the code of {names}: the network is not one of physml alone."] if names else []
+    )
 
 
 def _use(facts: Facts, kind: str, inputs: Sequence[str], difference: float | None) -> Iterator[str]:

@@ -47,7 +47,7 @@ def export(
         to: "safetensors" or "onnx".
         out: the folder, new or empty.
         lengths: a graph that takes the true lengths of padded sequences too.
-        plugins: files of one's own that the run was made with; they are run.
+        plugins: files of one's own that the run was made with; they are run, and go with the weights.
         force: write into a folder that has files.
 
     Errors: InputError for a folder with files, or a network that the format cannot hold; errors of
@@ -74,10 +74,11 @@ def export(
         difference = write_onnx(net, about, out / FILES[to], lengths=lengths)
     dtype = "int64" if about.sizes["tokens"] else str(next(net.parameters()).dtype).removeprefix("torch.")
     inputs = {"input": dtype} | ({"lengths": "int64"} if lengths else {})
-    content = {
+    own = {} if to == "onnx" else {Path(plugin).name: Path(plugin).read_text("utf-8") for plugin in plugins}
+    content = own | {
         "config.yaml": _yaml({"identity": about.identity, "sizes": about.sizes, "config": about.config}),
-        "README.md": card(facts, to, tuple(inputs), difference),
-        "load.py": loader(facts, to, inputs),
+        "README.md": card(facts, to, tuple(inputs), difference, tuple(own)),
+        "load.py": loader(facts, to, inputs, tuple(own)),
     }
     for name, text in content.items():
         files.write_text(out / name, text)

@@ -4,6 +4,7 @@ import contextlib
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from physml.base import files
@@ -46,7 +47,7 @@ class RequestedRuns:
     """The runs that a table or figure wants.
 
     rows: experiments of rows of the reader's own, with their labels: they alone may be trained; None: all.
-    metrics: experiment -> the metrics that its runs must have, such as test/rmse.
+    metrics: experiment -> the metrics that its runs must have, such as test/rmse, with their directions.
     `broken` has for an experiment why it cannot be right, `blocked` why it cannot be run here, for want of
     data.
     """
@@ -57,7 +58,7 @@ class RequestedRuns:
         options: RunOptions,
         ident: str,
         rows: Mapping[str, str] | None = None,
-        metrics: Mapping[str, Collection[str]] | None = None,
+        metrics: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         self.runs, self.options, self.id, self.rows = runs, options, ident, rows
         self.metrics = metrics or {}
@@ -116,19 +117,21 @@ class RequestedRuns:
                 specs = self._specs(experiment, [(split, seed) for _, split, seed in runs], run or probe)
                 states = planning.plan(specs, force=self.options.force, probe=probe)
                 if run and any(state.todo for state in states):
-                    self._refuse_unknown_metrics(experiment, specs[0].config)
+                    self._refuse_wrong_metrics(experiment, specs[0].config)
                 planned |= zip(runs, states, strict=True)
         return planned
 
-    def _refuse_unknown_metrics(self, experiment: str, config: dict[str, Any]) -> None:
+    def _refuse_wrong_metrics(self, experiment: str, config: dict[str, Any]) -> None:
         from physml.config.build import build_task
 
-        known: Collection[str] = getattr(build_task(config), "better", ())  # () where only its data tell
-        for metric in self.metrics.get(experiment, ()):
+        known: dict[str, str] = getattr(build_task(config), "better", {})  # {} where only its data tell
+        for metric, better in self.metrics.get(experiment, {}).items():
             part, _, name = metric.partition("/")
             if known and name not in known:
                 hint = suggest(metric, [f"{part}/{other}" for other in known])
                 raise ConfigError(f"its task has no metric {metric}. {hint}")
+            if known and known[name] != better:
+                raise ConfigError(f"{known[name]} {name} is better, says its task; the table says {better}.")
 
     def refuse_broken_rows(self) -> None:
         """ConfigError where a row of the reader's own cannot be run."""
@@ -195,7 +198,8 @@ class RequestedRuns:
         records: list[Record] = []
         for experiment in self.identities:
             with self._noting_errors(experiment):
-                every = record.records(folder_of(experiment), places=places.get(experiment))
+                noting = partial(self._noting_errors, experiment)  # a damaged record, and the others are read
+                every = record.records(folder_of(experiment), places=places.get(experiment), noting=noting)
                 of_profile = (r for r in every if r["config"]["profile"] == self.options.profile)
                 # A folder of ad hoc runs may have those of another file with the same name.
                 name, key = shown(experiment), self.identities[experiment]

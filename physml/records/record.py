@@ -11,7 +11,8 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -277,17 +278,22 @@ def adhoc_folders() -> list[str]:
 
 
 def records(
-    folder: str, roots: Iterable[Path] | None = None, places: Collection[tuple[int, int]] | None = None
+    folder: str,
+    roots: Iterable[Path] | None = None,
+    places: Collection[tuple[int, int]] | None = None,
+    noting: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> list[Record]:
     """The records of an experiment in all results roots; the first root wins. Each gets a `path`.
 
-    places: pairs of split and seed; None: all.
+    places: pairs of split and seed; None: all. noting: a context in which each is read, so that one that is
+    damaged may leave the others.
     """
     by_name: dict[str, Record] = {}
     for root in results_roots() if roots is None else roots:
         for path in run_paths(root / "runs" / folder):
             if path.name not in by_name and (places is None or _split_and_seed(path) in places):
-                by_name[path.name] = {**read(path), "path": str(path)}
+                with noting():
+                    by_name[path.name] = {**read(path), "path": str(path)}
     return list(by_name.values())
 
 

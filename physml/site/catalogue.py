@@ -89,7 +89,7 @@ def _paper(content: Content, key: str) -> dict[str, Any]:
     return {
         "key": key,
         "title": paper_title(key),
-        "findings": [finding for finding in findings if not finding[2].startswith(NOTHING)],
+        "findings": [finding for finding in findings if not finding[2].startswith(tuple(NOTHING.values()))],
         "dots": [outcome.kind for outcome in ALL for _ in range(per_outcome[outcome])],
         "text": prose.markdown(
             prose.without_title(text), _Links(content, f"paper/{key}/index.html", paper_page(key))

@@ -11,6 +11,7 @@ import pytest
 import run_child
 import run_harness
 from configs import write
+from made_records import finished
 
 from physml.base.paths import ROOT
 from physml.cli import main
@@ -297,10 +298,24 @@ def test_rows_that_cannot_be_made_leave_the_others_alone(
 
 def test_a_damaged_record_is_told_in_its_row(inside: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(inside / "runs" / "lem" / "fitzhugh_nagumo-lem" / "0a1b2c3d-split0-seed0.json", '{"schema": 1, ')
-    assert main.main(["table", "lem-9", "--smoke", "--no-run", "--long"]) == 0
-    out = " ".join(capsys.readouterr().out.split())
+    assert main.main(["table", "lem-9", "--smoke", "--no-run", "--long"]) == 2
+    out, errors = capsys.readouterr()
     says = r"blocked \((\w)\).* \(\1\) \S*0a1b2c3d-split0-seed0\.json is damaged"
-    assert re.search(says, out) and "LSTM" in out
+    assert re.search(says, " ".join(out.split())) and "LSTM" in out
+    assert re.search(r"^error: lem/fitzhugh_nagumo-lem cannot be run: \S*0a1b2c3d-split0-seed0", errors, re.M)
+
+
+def test_a_damaged_record_leaves_the_others_of_its_row(inside: Path) -> None:
+    overrides = ["experiment=lem/adding-250-lem-dt_root"]
+    spec = spec_of(compose(overrides))
+    other = finished("lem/adding-250-lem-dt_root", 1, identity=spec.place.identity)
+    record.write(spec.record_path.with_name(spec.record_path.name.replace("seed0", "seed1")), other)
+    write(spec.record_path, '{"schema": 1, ')
+    requested = requested_runs.RequestedRuns(
+        [(other["experiment"], 0, seed) for seed in (0, 1)], requested_runs.RunOptions(), "t"
+    )
+    assert [r["seed"] for r in requested.wanted_records()] == [1]
+    assert "is damaged" in requested.broken[other["experiment"]]
 
 
 ONE_ROW = """title: One row
@@ -333,6 +348,21 @@ def test_a_metric_that_no_run_will_have_is_told_before_anything_is_trained(
     assert errors.count("its task has no metric test/mes. Did you mean test/mse") == 1
     assert errors.count("there is no experiment named lem/x-y") == 1
     assert not (inside / "runs").exists()
+    for metric, better in (("test/mse", "higher"), ("valid/mse", "higher")):
+        wrong = ONE_ROW.replace("test/mse, better: lower", f"{metric}, better: {better}")
+        assert main.main(["table", str(write(tmp_path / "one.yaml", wrong)), "--no-run"]) == 2
+        assert "column mse: lower mse is better; got better: higher" in capsys.readouterr().err
+
+
+def test_a_seed_that_chose_the_settings_scores_none(
+    inside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    search = {"search": {"seed": 1000, "stages": [{"seeds": [7]}, {"seeds": []}]}}
+    monkeypatch.setattr("physml.records.searches.content_of_file", lambda _: search)
+    table = ONE_ROW.replace("lem/adding-250-lem-dt_root", "lem/fitzhugh_nagumo-lstm").replace("mse", "rmse")
+    path = write(tmp_path / "one.yaml", table.replace("seeds: [0]", "seeds: [0, 1000]"))
+    assert main.main(["table", str(path)]) == 2
+    assert "fitzhugh_nagumo-lstm: seed 1000 is one of those that its search" in capsys.readouterr().err
 
 
 def test_the_plan_of_a_table_tells_which_rows_cannot_be_made(

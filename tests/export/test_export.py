@@ -167,6 +167,7 @@ def test_a_layer_of_ones_own_is_exported_with_its_file(roots: Path, tmp_path: Pa
         export(run, "safetensors", out)
     export(run, "safetensors", out, plugins=[plugin])
     assert yaml.safe_load((out / "config.yaml").read_text())["config"]["plugins"] == ["taken_rnn.py"]
+    assert ran(out)[0] == "(2, 1)" and "runs the code of `taken_rnn.py`" in (out / "README.md").read_text()
     assert str(tmp_path) not in "".join(path.read_text(errors="ignore") for path in out.iterdir())
 
 

@@ -203,7 +203,7 @@ class SequenceModel(nn.Module):
         for i, layer in enumerate(self.layers):
             before = None if state is None else state[i]
             if unequal is None:
-                outputs, carried = layer(y, before)
+                outputs, carried = _outputs_and_state(layer, layer(y, before))
             else:
                 if not self._padding_checked:
                     refuse_reader_of_padding(layer, y, unequal)
@@ -342,11 +342,23 @@ def _check_lengths(lengths: Tensor, n_steps: int) -> None:
         )
 
 
+def _outputs_and_state(layer: nn.Module, returned: Any) -> tuple[Tensor, Any]:
+    """The two things that a layer returns. InputError for the outputs alone."""
+    if not (isinstance(returned, tuple) and len(returned) == 2):
+        raise InputError(
+            f"{type(layer).__name__} must return (outputs, state); got {type(returned).__name__}. "
+            "A layer without a state returns (outputs, ())."
+        )
+    return returned
+
+
 def _check_output(layer: nn.Module, outputs: Tensor, width: int) -> None:
     """Reads no size that an exported program leaves open."""
     if outputs.dim() != 3 or outputs.shape[2] != width:
         name, shape = type(layer).__name__, tuple(outputs.shape)
         raise InputError(f"the output of {name} must have shape (B, T, {width}); got {shape}.")
+    if outputs.dtype == torch.float64 != next(layer.parameters(), outputs).dtype:
+        raise InputError(f"{type(layer).__name__} must keep the dtype of its input; its output is float64.")
 
 
 def _start_embedding(

@@ -16,7 +16,7 @@ from physml.records.schema import scores_of
 from physml.report.stats.claims import ALPHA, DIGITS, Gain, differences, gain, holm
 from physml.report.stats.summary import N_FOR_VERDICT, Better, Spread, Values, by_split, t_quantile
 from physml.report.table.runs import Runs, incomparable
-from physml.report.table.spec import Cell, Column
+from physml.report.table.spec import DIRECTIONS, Cell, Column
 
 Protocol = Literal["official", "paper", "clean"]
 RowVerdict = Literal["first better", "second better", "equal", "cannot be told apart", "too few pairs"]
@@ -257,14 +257,6 @@ def _numbers(what: str, numbers: set[int]) -> str:
 
 
 # --- columns for the metrics that two experiments share, where no table says which, and which is better
-
-DIRECTIONS: dict[Better, tuple[str, ...]] = {
-    "higher": ("accuracy", "micro_f1", "roc_auc"),
-    "lower": (
-        *("cross_entropy", "noisy_cross_entropy", "perplexity", "bpc"),
-        *("mae", "mse", "log10_mse", "rmse", "nmse", "nrmse"),
-    ),
-}
 
 
 def columns_of(first: Side, second: Side, metric: str | None, better: Better | None) -> list[Column]:

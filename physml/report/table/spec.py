@@ -17,11 +17,18 @@ from physml.config import conf_files
 from physml.config.load import coerce, content_of, load
 from physml.report.stats.across import FEWEST_COLUMNS
 from physml.report.stats.comparison import Margin
-from physml.report.stats.summary import Bounds, Published
+from physml.report.stats.summary import Better, Bounds, Published
 from physml.report.table.placeholders import filled
 
 Run = tuple[str, int, int]  # experiment, split, seed
 Kind = Literal["runs", "settings"]
+DIRECTIONS: dict[Better, tuple[str, ...]] = {  # of metrics by their names
+    "higher": ("accuracy", "micro_f1", "roc_auc"),
+    "lower": (
+        *("cross_entropy", "noisy_cross_entropy", "perplexity", "bpc"),
+        *("mae", "mse", "log10_mse", "rmse", "nmse", "nrmse"),
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,10 @@ class Column:
             raise ConfigError(f"metric must look like test/rmse; got {self.metric!r}.")
         if not self.scale > 0:
             raise ConfigError(f"scale must be positive; got {self.scale}.")
+        name = self.metric.partition("/")[2]
+        for better, words in DIRECTIONS.items():
+            if name in words and better != self.better:
+                raise ConfigError(f"column {self.key}: {better} {name} is better; got better: {self.better}.")
 
     @property
     def bounds(self) -> Bounds:

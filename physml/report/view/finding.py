@@ -10,7 +10,11 @@ from physml.report.table.numbers import mean_text, printed_text
 from physml.report.table.placeholders import filled
 from physml.report.table.spec import Claim
 
-NOTHING = "Nothing of this table has been trained here yet."
+NOTHING = {  # by a state that some cell has
+    "failed": "No run of this table has its numbers; why stands below.",
+    "stale": "The runs here have other settings, or data, than this table today.",
+    "": "Nothing of this table has been trained here yet.",
+}
 SAME = 1e-9  # relative: runs apart by rounding alone have no spread
 NAMED = 3  # rows or columns that a made sentence names
 
@@ -116,7 +120,8 @@ def _made(table: Table) -> str:
     claim = table.spec.claim
     claimed = f" The paper's claim: {claim.text}." if isinstance(claim, Claim) and not table.own else ""
     if not any(cell.summary for cell in table.cells):
-        return NOTHING + claimed
+        words = {cell.state.word for cell in table.cells}
+        return next(text for word, text in NOTHING.items() if word in words | {""}) + claimed
     if table.own:
         return (
             _best_ranks(table) or "Rows of our own, without printed numbers; the best of each column is bold."

@@ -281,6 +281,25 @@ def test_a_tied_table_does_not_train_the_vector_of_the_padding():
     assert grad[3].any() and not grad[1].any() and not model.embedding.weight[1].any()
 
 
+@pytest.mark.parametrize(
+    ("returned", "says"),
+    [
+        (lambda u: u, r"Returns must return \(outputs, state\); got Tensor"),
+        (lambda u: (u, u, u), "got tuple"),
+        (lambda u: (u.double(), ()), "Returns must keep the dtype of its input; its output is float64"),
+    ],
+)
+def test_what_a_layer_of_ones_own_returns_is_checked(returned: Any, says: str):
+    class Returns(nn.Linear):
+        d_out = 4
+
+        def forward(self, input: Tensor, state: Any = None) -> Any:
+            return returned(super().forward(input))
+
+    with pytest.raises(InputError, match=says):
+        make(lambda d: Returns(d, 4)).float()(torch.zeros(2, 3, D))  # as many sequences as a pair has parts
+
+
 def test_tied_weights_stay_tied_when_weights_are_loaded():
     model, other = of_ids(tied=True), of_ids(tied=True, embedding_init="fan_out")
     other.load_state_dict(model.state_dict())

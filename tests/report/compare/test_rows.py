@@ -31,7 +31,8 @@ NAMES = ("Ours", "Theirs")
 
 
 def column(better: Any = "higher", **changes: Any) -> Column:
-    usual = {"key": "acc", "metric": "test/accuracy", "better": better, "protocol": "official"}
+    metric = "test/accuracy" if better == "higher" else "test/error"
+    usual = {"key": "acc", "metric": metric, "better": better, "protocol": "official"}
     return Column(**usual | changes)
 
 

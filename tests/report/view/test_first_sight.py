@@ -141,9 +141,11 @@ def test_what_stands_below() -> None:
 
 def test_a_table_that_was_not_run_has_its_printed_numbers() -> None:
     table = made([])
-    assert finding_text(table) == NOTHING
+    assert finding_text(table) == NOTHING[""]
+    stale = [record("t/a", seed, identity="another") for seed in range(3)]
+    assert finding_text(made(stale)) == NOTHING["stale"]
     claimed = {"text": "A is best", "column": "x", "order": [{"better": "A", "than": ["B"]}]}
-    assert finding_text(made([], claim=claimed)) == f"{NOTHING} The paper's claim: A is best."
+    assert finding_text(made([], claim=claimed)) == f"{NOTHING['']} The paper's claim: A is best."
     (grid,) = View(table).grids()
     assert lines(grid)[-1] == ["none", "3.0 ± 0.1", "3.0 ± 0.1"]
     assert Coverage(table).text() == "0 of 8 printed cells trained"
