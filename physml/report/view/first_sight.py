@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 
-from physml.report.outcome import NO_VERDICT, NOT_RUN, SIX, Outcome, outcome_of, signed
+from physml.report.outcome import NO_VERDICT, NOT_RUN, SIX, Outcome, outcome_of, signed, words_of
 from physml.report.stats.summary import Summary
 from physml.report.table.collect import CellResult, Table
 from physml.report.table.fact_text import search_lines
@@ -181,7 +181,10 @@ class View:
         return grid.without(i for i in range(1, 5) if self._says_nothing(grid, i))
 
     def _outcome(self, cell: CellResult) -> str:
-        words = filter(None, (signed(cell.state), self.table.below(cell)))
+        said = (
+            signed(cell.state) if cell.published else words_of(cell.state)
+        )  # a sign is about a printed number
+        words = filter(None, (said, self.table.below(cell)))
         return "; ".join(words) if self._happened(cell) else NONE
 
     def _says_nothing(self, grid: Grid, i: int) -> bool:
