@@ -15,7 +15,7 @@ NO_PRINT = "none printed"
 
 def decimals(table: Table, column: Column) -> int:
     """The digits after the point: two of the smallest spread, but not fewer than the paper prints in this
-    column (or in this unit), and at most two more.
+    column (or in this unit), and at most two more; of single runs, without a spread, one more.
     """
     if column.decimals is not None:
         return column.decimals
@@ -31,7 +31,7 @@ def decimals(table: Table, column: Column) -> int:
     if not digits:
         return 4 if meant is None else min(6, max(0, meant))
     least = max(digits)
-    return least + 2 if meant is None else min(least + 2, max(least, meant))
+    return least + 1 if meant is None else min(least + 2, max(least, meant))
 
 
 def printed_text(published: Published | None) -> str:

@@ -317,9 +317,9 @@ def test_repeats_of_a_search_stand_beside_its_row(monkeypatch: pytest.MonkeyPatc
     provenance = {"kind": "searched-here", "search": "results/search/toy-agrees.json"}
     table = collected(runs("agrees", *[0.02] * 3, provenance=provenance) + runs("worse", *[0.03] * 3))
     (note,) = search_lines(table)
-    assert "agrees ± 1.0000 (best 1.0000, worst 3.0000, n = 3)" in note and "worse ±" not in note
+    assert "agrees ± 1.000 (best 1.000, worst 3.000, n = 3)" in note and "worse ±" not in note
     for long in (False, True):
-        assert "agrees ± 1.0000 (best" in on_terminal(document(table), 260, long=long)
+        assert "agrees ± 1.000 (best" in on_terminal(document(table), 260, long=long)
 
 
 def test_paired_seeds_and_splits() -> None:
