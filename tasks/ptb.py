@@ -37,8 +37,8 @@ class PennTreebank(Task):
     each but the first without what came before it: a little worse, S times faster.
 
     Metrics: a plain one, and a "tempered" one, for which logits are divided by the temperature, of 1.06,
-    1.04, .., 0.80, that is best on the first 50,000 tokens of valid. It is found for the selected and the
-    last weights before test is scored; evaluations during training use 1.
+    1.04, .., 0.80, that is best on the first 50,000 tokens of valid, of all streams together. It is found for
+    the selected and the last weights before test is scored; evaluations during training use 1.
 
     Defined in: target: LEM paper, section 5, the next character or word of the "Penn Treebank (PTB) corpus",
     "preprocessed by Mikolov et al."; metric: test bpc, Table 6, and test perplexity, Table 7; split: not in
@@ -153,7 +153,7 @@ class PennTreebank(Task):
         raise NotImplementedError
 
     def calibrate(self, outputs: Callable[[Part], Iterator[tuple[Tensor, Batch]]]) -> dict[str, float]:
-        """The temperature that is best on valid."""
+        """The temperature that is best on the first steps of all streams of valid, about 50,000 tokens."""
         total, n = dict.fromkeys(TEMPERATURES, 0.0), 0
         for output, batch in outputs("valid"):
             for temperature in TEMPERATURES:

@@ -66,7 +66,10 @@ def write(path: Path, fill: Callable[[IO[bytes]], Any]) -> None:
         os.fsync(handle)
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
         # With a descriptor Python follows the link of /proc to the file, else it does not.
-        os.link(f"/proc/self/fd/{handle}", temporary, src_dir_fd=handle)
+        try:
+            os.link(f"/proc/self/fd/{handle}", temporary, src_dir_fd=handle)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from error
     try:
         temporary.replace(path)
     except BaseException:

@@ -135,7 +135,10 @@ def _options(top: argparse.ArgumentParser, command: str) -> list[str]:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Near names for mistyped commands and choices."""
+    """Near names for mistyped commands and choices. Options are whole words: pilots get some of them."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options | {"allow_abbrev": False})
 
     def error(self, message: str) -> NoReturn:
         if match := re.search(r"invalid choice: '(.+?)' \(choose from (.+)\)", message):

@@ -19,12 +19,18 @@ def add(commands: Any) -> None:
     site.add_argument(
         "--serve",
         nargs="?",
-        type=int,
+        type=_port,
         const=PORT,
         metavar="PORT",
         help=f"then serve it on this machine alone ({PORT}), until Ctrl-C",
     )
     site.set_defaults(command=_run)
+
+
+def _port(text: str) -> int:
+    if not (text.isdecimal() and int(text) < 1 << 16):
+        raise argparse.ArgumentTypeError(f"a port must be a number from 0 to 65535; got {text!r}")
+    return int(text)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -87,7 +87,12 @@ class EffectiveSteps:
         if isinstance(layer, UnICORNN):
             steps = [oscillators.step() for oscillators in layer._stack()]
         else:
-            steps = list(layer.time_scales(_first(task, self.n).input.to(device)))
+            net = copy.deepcopy(net).eval()  # dropout off, and nothing of the run is touched
+            layer, batch = _one_of(net, LEM, "EffectiveSteps"), _first(task, self.n).to(device)
+            entered: list[Tensor] = []  # what comes to the layer, behind an encoder say
+            with layer.register_forward_pre_hook(lambda _, inputs: entered.append(inputs[0])):
+                net(batch.input, lengths=batch.lengths)
+            steps = list(layer.time_scales(entered[0]))
         return {
             f"steps/{name}_{i}": float(value)
             for i, step in enumerate(steps, 1)

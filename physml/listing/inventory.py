@@ -57,7 +57,9 @@ def experiments(named: str | None = None) -> list[Entry]:
 
     named: studies that cannot have such an experiment are not read.
     """
-    words = [f"*{word.partition('-')[0]}*" for word in (named or "").split() if "/" in word]
+    words = [
+        f"*{word.partition('-')[0]}*" for word in (named or "").split() if "/" in word and "[" not in word
+    ]
     fitting = [s for s in studies.studies(CONF) if all(fnmatchcase(s, word) for word in words)]
     names = [f"{study}-{row}" for study in fitting for row in studies.load(study, CONF).rows]
     listed = []

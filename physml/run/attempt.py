@@ -176,6 +176,7 @@ class Attempt:
         if not collector or not trainer.kept:
             return None
         size = self.config["trainer"]["eval_batch_size"]
+        trainer.net.eval()  # training has ended
         arrays = collector.make().collect(trainer.net, trainer.task, size, trainer.device)
         path = self.spec.record_path.with_suffix(".npz")
         files.write(path, lambda file: np.savez_compressed(file, **arrays))

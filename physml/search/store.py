@@ -22,6 +22,13 @@ from physml.search.points import Space, direction, distributions, optuna_module
 JOURNAL = ".journal"
 
 
+def _url_of(file: Path) -> str:
+    """The URL of a SQLite file, whatever signs its folder has."""
+    with needed_by("a search"):
+        from sqlalchemy import URL
+    return URL.create("sqlite", database=str(file)).render_as_string(hide_password=False)
+
+
 class TrialStore:
     """The copy of one search.
 
@@ -35,7 +42,7 @@ class TrialStore:
         self.name, self.better = name, better
         self.folder = work_root() / "search" / name
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.storage = storage or f"sqlite:///{work_root() / 'search' / f'{name}.db'}"
+        self.storage = storage or _url_of(work_root() / "search" / f"{name}.db")
         self.place = place_of(self.storage)
         self.database: Any = None
 

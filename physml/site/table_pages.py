@@ -190,19 +190,19 @@ class Pictures:
     """Curves of settings, each drawn once."""
 
     def __init__(self) -> None:
-        self._made: dict[str, tuple[str, Markup | None]] = {}
+        self._made: dict[tuple[Any, ...], tuple[str, Markup | None]] = {}
 
     def of(self, records: Sequence[Record]) -> tuple[str, Markup | None] | None:
         """The metric on validation data that chose the weights, against steps: name and picture."""
         if not records:
             return None
-        identity = records[0]["identity"]
-        if identity not in self._made:
+        key = (records[0]["identity"], *((record["split"], record["seed"]) for record in records))
+        if key not in self._made:
             metric = _selecting(records[0])
             lines = list(_curves(records[: plots.MOST_CURVES], metric))
             label = f"{metric} of {len(lines)} runs by steps"
-            self._made[identity] = (metric, plots.curves(lines, label, ("steps", metric)))
-        metric, picture = self._made[identity]
+            self._made[key] = (metric, plots.curves(lines, label, ("steps", metric)))
+        metric, picture = self._made[key]
         return (metric, picture) if picture else None
 
 

@@ -86,6 +86,18 @@ class Triggered:
             setattr(self, name, state[name])
 
 
+def refuse_bases(net: nn.Module) -> None:
+    """ConfigError where a mean of the weights would not fit what a layer keeps beside them."""
+    for layer in net.modules():
+        batch_norm = isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.track_running_stats
+        if batch_norm or getattr(layer, "rebase_every", None):
+            kept = "running statistics" if batch_norm else "a base that moves"
+            raise ConfigError(
+                f"trainer.average takes the mean of weights; {type(layer).__name__} has {kept} beside them, "
+                "which would not fit it. Set trainer.average=null, or choose another layer."
+            )
+
+
 @contextmanager
 def in_place(average: Triggered, net: nn.Module) -> Iterator[None]:
     """Inside, the network has the averaged weights, where there are any; after it, its own again."""

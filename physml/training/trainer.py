@@ -17,7 +17,7 @@ from physml.ops.backend import no_bf16_products
 from physml.task.base import Metrics, Part, Task
 from physml.task.batch import Batch
 from physml.training import selection
-from physml.training.averaging import Triggered, in_place
+from physml.training.averaging import Triggered, in_place, refuse_bases
 from physml.training.evaluate import State, apply, each_tensor, evaluate, outputs
 from physml.training.interrupt import Interrupt
 from physml.training.reporter import Reporter
@@ -66,6 +66,8 @@ class Trainer:
         self.selector = parts.select.make()
         self.stopper = parts.stop.make() if parts.stop else None
         self.average: Triggered | None = parts.average.make() if parts.average else None
+        if self.average:
+            refuse_bases(self.net)
         self.measures = [node.make() for node in parts.measures]
         for rule in (self.selector, self.stopper, self.average):
             if rule:

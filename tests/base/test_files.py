@@ -50,6 +50,13 @@ def test_a_run_removes_what_a_killed_one_has_left():
     assert not list(spec.work_folder.glob(".*.tmp"))
 
 
+def test_an_error_names_the_file_that_was_meant(tmp_path):
+    for path, says in ((tmp_path, "Is a directory"), (tmp_path / ("a" * 250), "File name too long")):
+        with pytest.raises(OSError, match=says) as error:
+            files.write_text(path, "x")
+        assert error.value.filename == str(path)
+
+
 def test_a_writer_that_fails_leaves_nothing(tmp_path):
     file = tmp_path / "folder" / "file"
     files.write_text(file, "old")

@@ -138,6 +138,8 @@ WRONG = [
     ("table lem-4 --no-run --yours nothing.json", "nothing.json cannot be read: No such file"),
     ("table lem-4 --no-run --row label=A,experiment=./a.yaml:b,seed=0", "no column seed. Did you mean seeds"),
     ("table lem-4 --no-run --latex .", "error: .*: Is a directory"),
+    ("table lem-4 --no-ru", "unrecognized arguments: --no-ru. Did you mean --no-run"),
+    ("site --serve 99999", "a port must be a number from 0 to 65535; got '99999'"),
     ("pilot list", "pilot stands before table, figure, search, run; got list"),
     ("figure lem-fig-44", "there is no figure 'lem-fig-44'. Did you mean lem-fig-4"),
     ("list tabels", "there is no tabels. Did you mean tables"),

@@ -1,6 +1,7 @@
 """Downloads: resumed, compared before they get their name, address after address; what `data` says."""
 
 import contextlib
+import errno
 import hashlib
 import io
 import logging
@@ -240,6 +241,33 @@ def test_a_file_that_changed_meanwhile_is_sent_anew(server, store) -> None:
     server.content, server.version = CONTENT[::-1], '"2"'
     download.get(unhashed, store)
     assert server.asked[-1] == f"bytes={download.CHUNK}-" and target(store).read_bytes() == CONTENT[::-1]
+
+
+def test_halves_of_two_versions_are_never_joined(server, store, monkeypatch) -> None:
+    """A disk that is full, or a kill, just after a newer file has begun to come."""
+    server.cuts = [download.CHUNK, 0]
+    unhashed = dataset(server.url, sha256=None, size=None)
+    with pytest.raises(DataError, match="connection ended too early"):
+        download.get(unhashed, store)
+    server.content, server.version = CONTENT[::-1], '"2"'
+
+    def full(*_) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patched, pytest.raises(DataError):
+        patched.setattr(download, "_room", full)
+        download.get(unhashed, store)
+    download.get(unhashed, store)
+    assert target(store).read_bytes() == CONTENT[::-1]
+
+
+def test_another_part_than_was_asked_for_is_not_the_file(server, store) -> None:
+    put(part(store), CONTENT[:1000])
+    size = len(CONTENT)
+    server.headers = {"Content-Range": f"bytes 2000-{size - 1}/{size}"}
+    with pytest.raises(DataError, match="another part of the file than was asked for"):
+        download.get(dataset(server.url), store)
+    assert not part(store).exists() and not target(store).exists()
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,14 @@ def written(path: Path, content: bytes, when: float = LONG_AGO) -> Path:
     return path
 
 
+def test_a_name_need_not_be_utf_8(tmp_path: Path, hashed: list[Path]) -> None:
+    path = written(tmp_path / os.fsdecode(b"d\xe9") / "a", b"1")
+    for place in (path, path.parent):
+        first = hash_cache.known(place, "sha256", tmp_path / "cache")
+        assert hash_cache.known(place, "sha256", tmp_path / "cache") == first
+    assert len(hashed) == 2
+
+
 def test_hashed_once_and_again_when_it_changes(tmp_path: Path, hashed: list[Path]) -> None:
     path = written(tmp_path / "a", b"1")
     for _ in range(3):

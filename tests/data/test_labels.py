@@ -55,6 +55,8 @@ def test_labels_that_no_score_can_come_from(train: Any, test: Any, says: str) ->
 def test_declared_classes_keep_their_order_gaps_are_told_and_equal_rows_counted(caplog) -> None:
     assert coded({"train": ["x", "b"]}, "toy", ("x", "never", "b"))[1] == ("x", "b")
     assert not caplog.records
+    with pytest.raises(DataError, match="toy, train: b is none of the classes x, y"):
+        coded({"train": ["x", "b"]}, "toy", ("x", "y"))
     with caplog.at_level(logging.WARNING):
         coded({"train": [3, 7, 3]}, "toy")
     assert "toy: the labels 3, 7 became the classes 0 to 1." in caplog.text
@@ -120,6 +122,7 @@ def test_tables_as_spreadsheets_write_them(tmp_path: Path, content: bytes) -> No
         ("1,2\n3,\n", "line 2, column 2: the value is missing"),
         ("1,2\n3,NaN\n", "line 2, column 2: the value is missing"),
         ("1,inf\n", "line 1, column 2: 'inf' is not finite"),
+        ("a,b\n1_000,2\n", "'1_000' is no number"),
         ("a,b,c\n1,2\n", "line 2: 2 columns, expected 3 as in the first line, separated by ','"),
         ("a,b\n", "there are no lines with numbers"),
         ("", "there are no lines with numbers"),

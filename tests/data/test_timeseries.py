@@ -74,6 +74,8 @@ BAD_TS = [
     ("0.7,0.8", "0.7,NaN", "line 14, dimension 2: the value at step 2 of 3 is missing"),
     ("4,5,6", "4,,6", "line 14, dimension 1: the value at step 2 of 3 is missing"),
     ("4,5,6", "4,inf,6", "line 14, dimension 1: the value at step 2 is not finite"),
+    ("4,5,6", "4,1e39,6", "line 14, dimension 1: the value at step 2 is not finite"),
+    ("4,5,6", "4,5_0,6", "line 14, dimension 1: the value at step 2, '5_0', is no number"),
     ("4,5,6", "4,5x,6", "line 14, dimension 1: the value at step 2, '5x', is no number"),
     ("4,5,6:0.7,0.8,0.9", "4,5:0.7,0.8", "line 14: 2 steps, but the header says 3"),
     ("4,5,6:0.7,0.8,0.9", "4,5,6:0.7,0.8", "line 14: the dimensions of a case must be equally long"),

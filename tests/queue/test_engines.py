@@ -1,6 +1,7 @@
 """Engines: the batch script of Slurm, and a session that submits once and watches the folder."""
 
 import dataclasses
+import os
 import signal
 import subprocess
 import threading
@@ -151,6 +152,15 @@ def program(path, body):
     """A stand-in for a command of Slurm."""
     path.write_text(f"#!/bin/bash\n{body}\n")
     path.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("says", "alive"), [("Invalid job id specified", 0), ("Unable to contact slurm controller", 1)]
+)
+def test_a_controller_that_is_silent_does_not_end_a_job(says, alive, tmp_path, monkeypatch):
+    program(tmp_path / "squeue", f"echo 'slurm_load_jobs error: {says}' >&2; exit 1")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert slurm.SlurmJob("101").alive() == alive
 
 
 def options_of(text):

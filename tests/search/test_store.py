@@ -42,6 +42,14 @@ def study_of(storage, name="s"):
     return optuna.load_study(study_name=name, storage=storage)
 
 
+@pytest.mark.parametrize("folder", ["a?b", "q%41", "u@v", "a b"])
+def test_its_file_lies_in_the_work_folder_whatever_its_name(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("PHYSML_RUNS", str(tmp_path / folder))
+    TrialStore("s", "lower").update(content())
+    assert (tmp_path / folder / "search" / "s.db").is_file()
+    assert {path.name for path in tmp_path.iterdir()} == {folder, "cache"}
+
+
 @pytest.mark.parametrize("place", ["{}/x.journal", "sqlite:///{}/x.db"])
 def test_the_study_has_what_the_records_say_and_follows_them(place, tmp_path, capsys):
     storage = place.format(tmp_path)

@@ -14,6 +14,7 @@ from site_links import check_links
 from physml.base.errors import ConfigError, InputError
 from physml.cli import main
 from physml.listing import inventory
+from physml.records import record
 from physml.report import outcome
 from physml.report.table import spec as table_spec
 from physml.report.table.spec import find_table, load_table
@@ -250,6 +251,12 @@ def test_no_two_cells_share_a_page(ident):
     spec = load_table(find_table(ident))
     for names in ([row.label for row in spec.rows], [column.key for column in spec.columns]):
         assert len({words.slug(name) for name in names}) == len(names)
+
+
+def test_a_picture_is_of_the_runs_that_are_asked_for():
+    pictures, runs = Pictures(), record.records("lem/fitzhugh_nagumo-lem")[:3]
+    titles = [str(pictures.of(runs[:n])[1]) for n in (1, 3)]
+    assert "of 1 runs" in titles[0] and "of 3 runs" in titles[1]
 
 
 def test_a_table_is_written_as_a_page(tmp_path):

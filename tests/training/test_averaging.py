@@ -9,8 +9,9 @@ from torch import nn
 
 from physml.base.errors import ConfigError, Preempted
 from physml.config.identity import payload
+from physml.models.sequence.orthogonal import ExpRNN
 from physml.training import checkpoint
-from physml.training.averaging import Triggered, in_place
+from physml.training.averaging import Triggered, in_place, refuse_bases
 from physml.training.interrupt import Interrupt
 
 AVERAGE = (
@@ -102,6 +103,19 @@ def test_averaging_evaluates_selects_and_keeps_the_mean_and_trains_as_without():
     assert averaged.kept["row"] == best
     averaged.net.load_state_dict(averaged.kept["weights"])
     assert averaged.metrics("valid", 5)["mse"] == best["valid/mse"]
+
+
+@pytest.mark.parametrize(
+    ("layer", "kept"),
+    [
+        (nn.BatchNorm1d(3), "running statistics"),
+        (ExpRNN(1, 4, base="start", rebase_every=20), "a base that moves"),
+    ],
+)
+def test_weights_whose_mean_fits_nothing_are_refused(layer, kept):
+    with pytest.raises(ConfigError, match=rf"{type(layer).__name__} has {kept} beside them"):
+        refuse_bases(nn.Sequential(nn.Linear(3, 3), layer))
+    refuse_bases(nn.Sequential(nn.BatchNorm1d(3, track_running_stats=False), ExpRNN(1, 4)))
 
 
 def test_a_stop_anywhere_changes_no_bit(tmp_path):

@@ -186,7 +186,10 @@ def _fetch(url: str, file: DataFile, part: Part) -> None:
             raise requests.ConnectionError("the server's file is shorter than what was downloaded before")
         answer.raise_for_status()
         goes_on = answer.status_code == 206 and start == have and have > 0
-        if not goes_on:
+        if not goes_on:  # what we have is of another version, or of another place than this answer
+            part.remove()
+            if answer.status_code == 206:
+                raise requests.ConnectionError("the server sent another part of the file than was asked for")
             have = 0
             tag = answer.headers.get("ETag", "")
             version = tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified")

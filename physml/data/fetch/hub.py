@@ -13,6 +13,7 @@ from typing import Any
 
 from physml.base import files
 from physml.base.errors import DataError, needed_by, suggest
+from physml.base.paths import expanded
 from physml.base.text import brief
 from physml.data.cache import Cache
 from physml.data.files import hash_cache
@@ -41,7 +42,7 @@ class Repository:
 
     @property
     def folder(self) -> Path | None:
-        path = Path(self.name).expanduser()
+        path = expanded(self.name)
         return path.absolute() if path.is_dir() else None
 
 

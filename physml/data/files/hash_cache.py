@@ -11,6 +11,8 @@ from physml.base import files, opened
 from physml.data.files.archives import FolderTree
 from physml.data.files.limits import open_regular
 
+ANY = "surrogateescape"  # names of files need not be UTF-8
+
 
 def digest(path: Path, kind: str = "sha256") -> str:
     with open_regular(path) as file:
@@ -21,7 +23,7 @@ def folder_digest(tree: FolderTree) -> str:
     """sha256 over the sorted names and sha256 of the files of an unpacked archive."""
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in tree.items()}
     lines = [f"{sha256}  {name}\n" for name, sha256 in hashes.items()]
-    return hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()
+    return hashlib.sha256("".join(sorted(lines)).encode(errors=ANY)).hexdigest()
 
 
 def known(path: Path, kind: str, cache: Path, top: str = "") -> str:
@@ -29,7 +31,7 @@ def known(path: Path, kind: str, cache: Path, top: str = "") -> str:
 
     Where there is any doubt, and where no stamp can be written, it is hashed.
     """
-    name = hashlib.sha256(f"{path.absolute()} {top}".encode()).hexdigest()[:24]
+    name = hashlib.sha256(f"{path.absolute()} {top}".encode(errors=ANY)).hexdigest()[:24]
     stamp = cache / "stamps" / f"{name}.json"
     state = _state(path)
     record = _read(stamp)
@@ -40,7 +42,7 @@ def known(path: Path, kind: str, cache: Path, top: str = "") -> str:
     if _state(path) == state and _newest(path) < begun - files.SETTLED_S:
         kept = record if record.get("state") == state else {}
         with contextlib.suppress(OSError):  # it will be hashed again next time
-            files.write_json(stamp, {**kept, "path": str(path), "state": state, kind: got})
+            files.write_json(stamp, {**kept, "path": ascii(str(path)), "state": state, kind: got})
     return got
 
 
@@ -57,7 +59,7 @@ def _state(path: Path) -> str:
     if not path.is_dir():
         return files.fingerprint(path)
     lines = [f"{name} {files.fingerprint(path / name)}\n" for name in FolderTree(path).names()]
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
+    return hashlib.sha256("".join(lines).encode(errors=ANY)).hexdigest()
 
 
 def _newest(path: Path) -> float:

@@ -44,6 +44,8 @@ def coded(
     if divided and (lacking := {label for values in plain.values() for label in values} - train):
         log.warning("%s: train has no item of %s: none of them can be right.", where, _listed(lacking))
         train |= lacking
+    if order is not None and (strange := train - set(order)):
+        raise DataError(f"{where}, train: {_listed(strange)} is none of the classes {_listed(order)}.")
     classes = tuple(_sorted(train) if order is None else (label for label in order if label in train))
     if len(classes) < 2:
         raise DataError(

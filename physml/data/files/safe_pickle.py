@@ -98,6 +98,8 @@ def checked(budget: Budget, shape: Any, dtype: Any, values: Any, is_fortran: Any
     """Shape, dtype, order and values of an array, once they fit each other."""
     if not isinstance(dtype, Dtype) or not isinstance(shape, tuple):
         raise Refused("it has an array without shape and dtype")
+    if dtype.real.itemsize == 0:  # of text whose length was never said: any shape would fit no bytes
+        raise Refused("it has an array of strings without a length")
     if not all(isinstance(n, int) and n >= 0 for n in shape):
         raise Refused(f"it has an array of shape {str(shape)[:40]}")
     if isinstance(values, str):

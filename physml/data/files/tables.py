@@ -76,7 +76,7 @@ def _is_header(line: str, separator: str | None) -> bool:
 def _number(cell: str) -> float | None:
     text = cell.replace(",", ".") if re.fullmatch(r"[-+]?\d*,\d+([eE][-+]?\d+)?", cell) else cell
     try:
-        return float(text)
+        return None if "_" in text else float(text)  # Python takes 1_000 for 1000
     except ValueError:
         return None
 

@@ -203,14 +203,17 @@ def _numbers(values: str, where: str, again: str, gaps: bool) -> np.ndarray:
     """The values of one dimension, (T,) float64; a missing one is NaN, or refused."""
     steps = values.split(",")
     try:
-        numbers = np.array(steps, np.float64)
+        numbers = np.array(steps, np.float64) if "_" not in values else None  # Python takes 1_000 for 1000
     except ValueError:
+        numbers = None
+    if numbers is None:
         numbers = np.array([_number(v, n, where, again) for n, v in enumerate(steps, 1)])
     if not gaps and np.isnan(numbers).any():
         n = int(np.isnan(numbers).argmax()) + 1
         raise DataError(f"{where}: the value at step {n} of {len(steps)} is missing. {again}")
-    if np.isinf(numbers).any():
-        n = int(np.isinf(numbers).argmax()) + 1
+    beyond = np.abs(numbers) > np.finfo(np.float32).max  # which they become
+    if beyond.any():
+        n = int(beyond.argmax()) + 1
         raise DataError(f"{where}: the value at step {n} is not finite. {again}")
     return numbers
 
@@ -219,7 +222,9 @@ def _number(value: str, step: int, where: str, again: str) -> float:
     if value.strip() in MISSING:
         return np.nan
     try:
-        return float(value)
+        if "_" not in value:
+            return float(value)
+        raise ValueError
     except ValueError:
         comma = " Decimals need a point." if re.fullmatch(r"\s*-?\d+;\d+\s*", value) else ""
         raise DataError(

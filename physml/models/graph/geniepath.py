@@ -63,6 +63,9 @@ class _Layer(nn.Module):
         self.W, self.W_r, self.W_s = (nn.Linear(d, d, bias=False) for _ in range(3))
         self.v = nn.Parameter(torch.empty(1, d))
         self.V = nn.Linear(d, 4 * d, bias=False)  # i, f, o, c
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
         for weight in (self.W.weight, self.W_r.weight, self.W_s.weight, self.v):
             nn.init.xavier_uniform_(weight)
 

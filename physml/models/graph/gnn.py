@@ -64,6 +64,7 @@ class GNN(nn.Module):
         residual: adds what entered a layer to what leaves it, where widths agree (equation 8.1).
         pair_norm: s of `PairNorm` before sigma; None: none.
         drop_edge: share of the edges left out, drawn anew in each call in training, the same in all layers.
+            A last layer that is the read-out (net.decoder=layer) has all edges.
     Shapes: x (N, D), a tensor or `Rows`, edge_index (2, E), edge_weight (E,) -> (N, H).
     Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.
     """

@@ -73,13 +73,18 @@ def merge_heads(x: Tensor, d: int, heads: Heads) -> Tensor:
 
 
 def copies(module: nn.Module, n: int) -> nn.ModuleList:
-    """The module itself and n - 1 more of its kind, each with a start of its own."""
+    """The module itself and n - 1 more of its kind, each with a start of its own, by `reset_parameters`."""
     layers = [module]
     for _ in range(n - 1):
         layer = copy.deepcopy(module)
         for part in reversed(list(layer.modules())):  # a whole after its parts: it has the last word
             if hasattr(part, "reset_parameters"):
                 part.reset_parameters()  # type: ignore[operator]
+            elif any(weight is not None for weight in part._parameters.values()):
+                raise InputError(
+                    f"{type(part).__name__} has parameters and no reset_parameters, so that each layer could "
+                    "have a start of its own. Add it, or set shared_weights=true."
+                )
         layers.append(layer)
     return nn.ModuleList(layers)
 

@@ -175,7 +175,14 @@ class LEM(nn.Module):
         return None if done is None else (done[0], done[1:])
 
     def time_scales(self, u: Tensor, state: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
-        r"""The steps :math:`\Delta t_n` of z and :math:`\overline{\Delta t}_n` of y, each (B, T, H)."""
+        r"""The steps :math:`\Delta t_n` of z and :math:`\overline{\Delta t}_n` of y, each (B, T, H).
+
+        Errors: InputError in training with state dropout, whose masks are drawn anew.
+        """
+        if self.training and self.state_dropout:
+            raise InputError(
+                "the steps of a LEM with state_dropout are those of evaluation: call eval() first."
+            )
         outputs, _ = self(u, state)
         if not self.multiscale:
             return torch.full_like(outputs, self.dt), torch.full_like(outputs, self.dt)

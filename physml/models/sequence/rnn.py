@@ -184,10 +184,6 @@ class SequenceModel(nn.Module):
                 "for a task that predicts its own ids."
             )
         self.readout.weight = table
-        if (padding := self.embedding.padding_idx) is not None:  # the read-out must not train it either
-            table.register_hook(
-                lambda gradient: gradient.index_fill(0, torch.tensor([padding]).to(gradient.device), 0.0)
-            )
 
     def forward(
         self, input: Tensor, lengths: Tensor | None = None, state: tuple[Any, ...] | None = None
@@ -221,7 +217,7 @@ class SequenceModel(nn.Module):
                 y = _last_output(layer, outputs, states[-1])
             else:
                 y = y[:, -1]
-        return self.readout(y), tuple(states)
+        return self._answer(y), tuple(states)
 
     if TYPE_CHECKING:  # to type checkers, a call of any nn.Module gives Any
         __call__ = forward
@@ -260,7 +256,17 @@ class SequenceModel(nn.Module):
             y, carried = cast(Any, layer).step(y, None if state is None else state[i])
             y = self._drop(y.unsqueeze(1)).squeeze(1)
             states.append(carried)
-        return self.readout(y), tuple(states)
+        return self._answer(y), tuple(states)
+
+    def _answer(self, y: Tensor) -> Tensor:
+        """The read-out; of a table that ids come in by too, without the row of the padding, which is 0."""
+        table, readout = self.embedding, self.readout
+        if table is None or table.padding_idx is None or not isinstance(readout, nn.Linear):
+            return readout(y)
+        if readout.weight is not table.weight:
+            return readout(y)
+        padding = torch.tensor([table.padding_idx], device=y.device)
+        return F.linear(y, table.weight.index_fill(0, padding, 0.0), readout.bias)
 
     def _check_state(self, state: tuple[Any, ...] | None) -> None:
         if state is not None and len(state) != len(self.layers):

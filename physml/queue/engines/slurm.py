@@ -66,8 +66,8 @@ class SlurmJob:
     def alive(self) -> int:
         try:
             lines = _command("squeue", "--noheader", "--array", "--jobs", self.ident, "--format", "%T")
-        except RunFailed:  # Slurm has forgotten it
-            return 0
+        except RunFailed as error:  # Slurm has forgotten it, or cannot be asked now
+            return 0 if "Invalid job id" in str(error) else 1
         return len(lines.split())
 
 

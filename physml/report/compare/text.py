@@ -148,6 +148,8 @@ def sentence(result: RowComparison, names: tuple[str, str], columns: int = 1) ->
             new = _ahead(result, gap.new_low, gap.new_high)
             text += f" On new splits the same order {known}: 95 % interval {new}."
         return text + _other_test(result)
+    if gap.mean == 0:
+        return f"{first} and {second} have the same mean ({evidence})."
     text = f"{first} and {second} cannot be told apart: {ahead} is ahead by {by} on average ({evidence})."
     return text + _more(result, columns) + _other_test(result)
 
@@ -169,7 +171,7 @@ def _other_test(result: RowComparison) -> str:
         return ""
     if (result.p < ALPHA) == (result.p_wilcoxon < ALPHA):
         return ""
-    return f" Wilcoxon's test disagrees with the t test: p = {_short_p(result.p_wilcoxon)}."
+    return f" Wilcoxon's test disagrees with the t test: {_p_is(result.p_wilcoxon)}."
 
 
 def _p_is(p: float | None) -> str:
@@ -218,7 +220,7 @@ def _places(result: RowComparison) -> int:
     if result.column.decimals is not None:
         return result.column.decimals
     scale = result.gain.sd or max(abs(result.first), abs(result.second)) / 100
-    return min(6, max(0, 1 - math.floor(math.log10(scale)))) if scale else 4
+    return min(15, max(0, 1 - math.floor(math.log10(scale)))) if scale else 4
 
 
 # --- tables

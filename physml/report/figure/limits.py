@@ -8,6 +8,7 @@ import numpy as np
 
 from physml.report.figure.collect import Curve
 
+FARTHEST = 300.0  # decades from 1 that a number can be
 MARGIN = 0.05  # of the frame, above and below
 DECADES = 0.5  # that a line may be above the calmer half of the lines, on a logarithmic axis
 TIMES = 3.0  # the extent of the calmer half that it may be away from it, on a linear one
@@ -54,7 +55,7 @@ def _roomy(ends: Sequence[float], log: bool) -> tuple[float, float] | None:
     low, high = float(min(ends)), float(max(ends))
     room = MARGIN * (high - low) or (0.1 if log else MARGIN * abs(high) or 1.0)
     low, high = low - room, high + room
-    return (10**low, 10**high) if log else (low, high)
+    return (10 ** max(low, -FARTHEST), 10 ** min(high, FARTHEST)) if log else (low, high)
 
 
 def _extent(curve: Curve, log: bool) -> tuple[float, float] | None:

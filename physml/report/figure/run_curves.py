@@ -72,4 +72,8 @@ def _curve(label: str, records: Sequence[Record], metric: str, mean: bool) -> Cu
         paths = [read_curve(record, metric) for record in records]
     except RecordError as error:
         return dataclasses.replace(curve, state=State("failed", str(error)))
-    return mean_curve(curve, paths) if mean else dataclasses.replace(curve, each=tuple(paths))
+    ends = {steps[-1] for steps, _ in paths}
+    if mean and len(ends) == 1:
+        return mean_curve(curve, paths)
+    why = f"no mean: runs end at different steps, {min(ends):g} to {max(ends):g}" if mean else None
+    return dataclasses.replace(curve, each=tuple(paths), state=State("complete", why))

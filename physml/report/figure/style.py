@@ -86,7 +86,7 @@ def evenly(x: np.ndarray, log: bool, n: int, offset: float = 0.0) -> list[int]:
     offset: where the first one lies, in parts of the distance between two; 0: with both ends.
     """
     if len(x) <= n or (np.diff(x) < 0).any():
-        return list(range(0, len(x), -(-len(x) // n)))
+        return list(range(0, len(x), max(1, -(-len(x) // n))))
     place = np.log10(np.maximum(x, np.finfo(float).tiny)) if log else x
     step = (place[-1] - place[0]) / (n if offset else n - 1)
     places = place[0] + step * (offset + np.arange(n))

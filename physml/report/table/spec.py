@@ -195,6 +195,10 @@ def check_rows(columns: Sequence[str], rows: Sequence[Any]) -> None:
             raise ConfigError(f"a table needs at least one {what}; got none.")
         if twice := [n for n in names if names.count(n) > 1]:
             raise ConfigError(f"the {what} {twice[0]} appears twice.")
+        near: dict[str, str] = {}  # what names of pages and files keep of a name
+        for name in names:
+            if (other := near.setdefault(name.lower().replace(" ", "-"), name)) is not name:
+                raise ConfigError(f"the {what}s {other} and {name} differ in case or hyphens alone.")
     for row in rows:
         for key in row.cells:
             if key not in columns:

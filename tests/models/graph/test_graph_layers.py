@@ -12,6 +12,7 @@ from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
 from physml.base.errors import InputError
 from physml.data import graphs
+from physml.models.graph.geniepath import GeniePath
 from physml.models.graph.graph_layers import (
     GraphAttention,
     GraphConvolution,
@@ -180,6 +181,18 @@ def test_copies_start_anew_in_the_way_of_their_kind():
     assert (second.bias == 0).all()
     _, tran = copies(TransformerAttention(4, d_attention=4, n_heads=1), 2)
     assert (tran.Q.weight == 1e-5).all()
+    genie = [stack.layers[0] for stack in copies(GeniePath(8, 1), 2)]
+    assert not torch.equal(genie[0].v, genie[1].v) and genie[1].W.weight.abs().max() > 1 / math.sqrt(8)
+
+
+def test_copies_need_a_way_to_start_anew():
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.W = nn.Parameter(torch.randn(8, 8))
+
+    with pytest.raises(InputError, match="Own has parameters and no reset_parameters"):
+        copies(Own(), 2)
 
 
 @pytest.mark.parametrize("p", [0.0, 0.3, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 2.3])

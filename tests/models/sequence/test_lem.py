@@ -154,6 +154,8 @@ def test_state_dropout_draws_one_mask_per_sequence_and_call_and_none_in_evaluati
     once, again = layer.train()(u, state)[0], layer(u, state)[0]
     assert not torch.allclose(once, again) and not torch.allclose(once[0], once[1])
     assert torch.equal(layer.eval()(u, state)[0], plain(u, state)[0])
+    with pytest.raises(InputError, match=r"call eval\(\) first"):
+        layer.train().time_scales(u, state)
     nothing = build(2, 50, dt=1.0, state_dropout=0.0).train()
     assert torch.equal(nothing(u, state)[0], plain(u, state)[0])
 

@@ -1,5 +1,6 @@
 """Embedding, encoder, stack, dropout and read-outs around any recurrent layer."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -279,6 +280,11 @@ def test_a_tied_table_does_not_train_the_vector_of_the_padding():
     model(torch.tensor([[3, 4], [5, 1]]))[0].square().sum().backward()
     grad = model.embedding.weight.grad
     assert grad[3].any() and not grad[1].any() and not model.embedding.weight[1].any()
+    again = copy.deepcopy(model)
+    again.zero_grad()
+    again(torch.tensor([[3, 4], [5, 1]]))[0].square().sum().backward()
+    torch.testing.assert_close(again.embedding.weight.grad, grad)
+    assert of_ids(tied=True, padding=1, embedding_trained=False)(torch.tensor([[3, 1]]))[0].isfinite().all()
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,15 @@ def test_the_sign_follows_the_direction(better: Any, verdict: str) -> None:
     assert turned.gain.mean == pytest.approx(-direct.gain.mean) and turned.p == pytest.approx(direct.p)
 
 
+def test_small_numbers_have_digits_and_equal_means_are_called_so() -> None:
+    tiny = compare_values(column("lower"), by_seed(3e-9 + 1e-11 * k for k in range(4)), by_seed([5e-9] * 4))
+    assert "by 0.000000001985 (" in sentence(corrected([tiny])[0], NAMES)
+    mixed = compare_values(column(), by_seed([1.0, 2.0, 3.0]), by_seed([2.0, 1.0, 3.0]))
+    assert sentence(corrected([mixed])[0], NAMES).startswith(
+        "Ours and Theirs have the same mean (95 % interval"
+    )
+
+
 def test_equal_rows_are_equal() -> None:
     values = by_seed([0.8, 0.7, 0.9])
     same = corrected([compare_values(column(), values, values)])[0]
@@ -181,7 +190,7 @@ def test_sentences() -> None:
     assert "more pairs would find it at 5 % over all 2 columns with a power of 80 %." in alike
     assert said(1.0, n=2) == "no verdict from 2 pairs of runs; 3 are the fewest."
     zero = compare_values(column(), by_seed([1.0, -1.0, 2.0, -2.0]), by_seed([0.0] * 4))
-    assert f"more than {pairs.MOST} more pairs" in sentence(corrected([zero])[0], NAMES)
+    assert "Ours and Theirs have the same mean (" in sentence(corrected([zero])[0], NAMES)
 
 
 def test_new_splits_and_the_other_test_have_their_words() -> None:

@@ -44,6 +44,7 @@ def test_bounds_hold_every_value(log: bool) -> None:
     assert low < 1 and 30 < high < 40
     low, high = bounds([3.0], log) or (0, 0)
     assert low < 3 < high and bounds([], log) is None
+    assert np.isfinite(bounds([1.0, 1e300], log)).all()
 
 
 def test_a_line_ends_where_it_leaves_for_good_and_is_marked_where_it_comes_back() -> None:

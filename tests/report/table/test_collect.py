@@ -440,6 +440,10 @@ def row(**keys: Any) -> dict[str, Any]:
         (claim(column="official", order=[{"better": "agree", "than": ["worse"]}]), "there is no row agree"),
         (claim(order=[{"better": "agrees", "than": ["worse"]}]), "claim: there is no column ''"),
         (claim(column="clean", ties=[{"rows": ["agrees"], "margin": 0.1}]), "must be two labels"),
+        (
+            {"rows": [{"label": "LSTM 2"}, {"label": "LSTM-2"}], "claim": None},
+            "differ in case or hyphens alone",
+        ),
         (column(metric="rmse"), "metric must look like test/rmse"),
         (column(scale=0), "scale must be positive"),
         (column(scale=True), "scale must be a number; got True"),
