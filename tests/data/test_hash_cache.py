@@ -47,7 +47,7 @@ def test_hashed_once_and_again_when_it_changes(tmp_path: Path, hashed: list[Path
         assert hash_cache.known(path, "sha256", tmp_path / "cache") == hashlib.sha256(b"1").hexdigest()
     assert hash_cache.known(path, "md5", tmp_path / "cache") == hashlib.md5(b"1").hexdigest()
     assert hash_cache.known(path, "sha256", tmp_path / "cache") == hashlib.sha256(b"1").hexdigest()
-    assert hashed.count(path) == 1
+    assert len(hashed) == 2
     written(tmp_path / "b", b"2").replace(path)  # another file with the same time and size
     assert hash_cache.known(path, "sha256", tmp_path / "cache") == hashlib.sha256(b"2").hexdigest()
     written(path, b"3", LONG_AGO + 1)
@@ -69,7 +69,7 @@ def test_a_damaged_stamp_is_no_stamp(tmp_path: Path, hashed: list[Path], content
     (stamp,) = (tmp_path / "cache/stamps").iterdir()
     stamp.write_text(content)
     assert hash_cache.known(path, "sha256", tmp_path / "cache") == hashlib.sha256(b"1").hexdigest()
-    assert hashed.count(path) == 1
+    assert len(hashed) == 2
 
 
 def test_a_folder_is_hashed_again_when_a_file_of_it_changes(tmp_path: Path, hashed: list[Path]) -> None:
@@ -88,4 +88,4 @@ def test_where_no_stamp_can_be_written_it_is_hashed(tmp_path: Path, hashed: list
     (tmp_path / "cache").write_text("a file where a folder should be")
     for _ in range(2):
         assert hash_cache.known(path, "sha256", tmp_path / "cache") == hashlib.sha256(b"1").hexdigest()
-    assert hashed.count(path) == 1
+    assert len(hashed) == 2
