@@ -35,6 +35,7 @@ GENERATIONS: dict[tuple[str, int], tuple[tuple[int, int, str], ...]] = {
 }
 # Same family and model, told apart by the stepping: from which one on.
 STEPPINGS = {"Skylake-SP": ((5, "Cascade Lake"), (10, "Cooper Lake"))}
+PARTS = ("physml", "tasks", "conf", "pyproject.toml", ":(exclude)conf/study/*.searched.yaml")  # of the code
 VECTORS = {"avx512f": "AVX-512", "avx2": "AVX2", "avx": "AVX"}  # the widest first
 
 
@@ -46,12 +47,13 @@ def now() -> str:
 def code() -> dict[str, Any]:
     """Commit of the checkout; `dirty` looks at code and config alone, not at results. None: not known.
 
+    Nor at what searches have written, `*.searched.yaml`: a record has its settings itself.
     An installed wheel has a version and no commit, even where it lies inside some other repository.
     """
     if INSTALLED:
         return {"commit": None, "dirty": None, "version": __version__}
     commit = asked(ROOT, "rev-parse", "HEAD")
-    changed = asked(ROOT, "status", "--porcelain", "--", "physml", "tasks", "conf", "pyproject.toml")
+    changed = asked(ROOT, "status", "--porcelain", "--", *PARTS)
     dirty = None if commit is None or changed is None else bool(changed)
     return {"commit": commit, "dirty": dirty, "version": __version__}
 

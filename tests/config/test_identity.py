@@ -152,7 +152,8 @@ def test_the_backend_of_a_plugin_may_be_anything(plugin: Path) -> None:
 
 def test_interpolations_are_resolved_before_hashing(tmp_path: Path) -> None:
     row = {"model": "lem", "set": {"model": {"d_hidden": "${trainer.batch_size}"}}}
-    path = write(tmp_path / "mine.yaml", {"task": "adding", "rows": {"mine": row}})
+    study = {"task": "adding", "provenance": {"kind": "own", "source": "a test"}, "rows": {"mine": row}}
+    path = write(tmp_path / "mine.yaml", study)
     by_reference = identity(compose([f"experiment={path}:mine"]).config)
     assert by_reference == identity(config_of("model.d_hidden=32"))
     assert by_reference != identity(compose([f"experiment={path}:mine", "trainer.batch_size=16"]).config)

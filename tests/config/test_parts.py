@@ -41,7 +41,7 @@ def test_no_experiment_is_said_by_null() -> None:
 def test_a_part_of_a_file_stands_as_it_is_written(text: str, tmp_path: Path) -> None:
     quoted = text.replace("'", "''")
     study = (
-        "task: texas\nrows:\n mine:\n  model: graphcon_gcn\n  set:\n"
+        "task: texas\nprovenance: {kind: own, source: a test}\nrows:\n mine:\n  model: graphcon_gcn\n  set:\n"
         "   net: {hidden: 16}\n   model:\n    n_layers: 3\n    coupling:\n      _target_: my_gnn.MyGNN\n"
         f"      d_in: '${{net.hidden}}'\n      leak: 1.0e-7\n"
         f"      name: '{quoted}'\n      some: [1, null, {{a: true}}]\n"

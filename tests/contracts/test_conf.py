@@ -388,7 +388,7 @@ def study(folder: Path, body: str = "trainer: {epochs: 3}", head: str = OWN) -> 
         ({"body": "model: {dt: '${seeed}'}"}, "model.dt: .*seeed.* not found"),
         ({"body": "precision: fp16"}, "precision must be one of 'fp32', 'tf32', 'bf16', 'bf16-products'"),
         ({"head": f"{OWN}\nplugins: mine.py"}, "plugins must be a list"),
-        ({"head": OWN.replace("own", "papr")}, "provenance.kind must be one of.*Did you mean paper"),
+        ({"head": OWN.replace("own", "papr")}, "needs a provenance .*its kind one of paper.*papr"),
         ({"head": "provenance: {kind: own, source: x, sorce: 1}"}, "Did you mean source"),
     ],
 )
