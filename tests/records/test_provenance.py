@@ -56,9 +56,9 @@ def test_a_slow_git_ends_itself_and_takes_its_lock_along(clone: Path, tmp_path: 
 def test_what_a_search_writes_is_no_change_of_the_code(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(provenance, "INSTALLED", False)
     monkeypatch.setattr(provenance, "ROOT", clone)
-    found = clone / "conf" / "study" / "small" / "words.searched.yaml"
-    found.parent.mkdir(parents=True)
-    for path, dirty in ((found, False), (found.with_name("words.yaml"), True)):
+    searched = clone / "conf" / "study" / "small" / "words.searched.yaml"
+    searched.parent.mkdir(parents=True)
+    for path, dirty in ((searched, False), (searched.with_name("words.yaml"), True)):
         path.write_text("a: 1\n")
         provenance.code.cache_clear()
         assert provenance.code()["dirty"] is dirty
