@@ -53,7 +53,7 @@ def _figure(name: str, options: argparse.Namespace) -> int:
         spec = spec.with_seeds(parse_seeds(options.seeds))
     if options.smoke:
         spec = dataclasses.replace(spec.shrunk(), title=f"{spec.title} ({SMOKE})")
-    requested = RequestedRuns(spec.runs, run_options(options), spec.id)
+    requested = RequestedRuns(spec.runs, run_options(options), spec.id, metrics=spec.metrics)
     if options.plan:
         return show_requested(requested, probe=options.probe)
     code = 0 if options.no_run else requested.make()

@@ -47,7 +47,8 @@ class RequestedRuns:
     """The runs that a table or figure wants.
 
     rows: experiments of rows of the reader's own, with their labels: they alone may be trained; None: all.
-    metrics: experiment -> the metrics that its runs must have, such as test/rmse, with their directions.
+    metrics: experiment -> the metrics that its runs must have, such as test/rmse, with the directions that a
+        table says.
     `broken` has for an experiment why it cannot be right, `blocked` why it cannot be run here, for want of
     data.
     """
@@ -58,7 +59,7 @@ class RequestedRuns:
         options: RunOptions,
         ident: str,
         rows: Mapping[str, str] | None = None,
-        metrics: Mapping[str, Mapping[str, str]] | None = None,
+        metrics: Mapping[str, Mapping[str, str | None]] | None = None,
     ) -> None:
         self.runs, self.options, self.id, self.rows = runs, options, ident, rows
         self.metrics = metrics or {}
@@ -130,7 +131,7 @@ class RequestedRuns:
             if known and name not in known:
                 hint = suggest(metric, [f"{part}/{other}" for other in known])
                 raise ConfigError(f"its task has no metric {metric}. {hint}")
-            if known and known[name] != better:
+            if known and better and known[name] != better:
                 raise ConfigError(f"{known[name]} {name} is better, says its task; the table says {better}.")
 
     def refuse_broken_rows(self) -> None:

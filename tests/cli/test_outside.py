@@ -354,6 +354,17 @@ def test_a_metric_that_no_run_will_have_is_told_before_anything_is_trained(
         assert "column mse: lower mse is better; got better: higher" in capsys.readouterr().err
 
 
+def test_a_metric_of_a_figure_is_held_against_its_task_too(
+    inside: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = OWN_FIGURE.replace("valid/rmse", "valid/mes").replace(
+        "./studies/fitzhugh_nagumo.yaml:mine", "lem/adding-250-lem-dt_root"
+    )
+    assert main.main(["figure", str(write(tmp_path / "mine.yaml", wrong))]) == 2
+    assert "its task has no metric valid/mes. Did you mean valid/mse" in capsys.readouterr().err
+    assert not (inside / "runs").exists()
+
+
 def test_a_seed_that_chose_the_settings_scores_none(
     inside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -92,7 +92,7 @@ def collect(
                 curves.append(_simulated(spec, panel, series))
                 continue
             parts = []
-            for of, metric in _scores(spec, series):
+            for of, metric in spec.scores_of(series):
                 runs = Runs.find(of, identities.get(of), records, spec.places_of(series))
                 parts.append(_measured(spec, series, metric, runs, running, (blocked or {}).get(of)))
             curves.append(_joined(spec, series, parts) if spec.kind == "points" else parts[0])
@@ -111,14 +111,6 @@ def _gaps(spec: FigureSpec, ranking: Ranking | None) -> dict[str, dict[str, Midd
         runs = {row: [samples[i] for i in at] for row, samples in ranking.samples.items()}
         gaps[family] = rank_gaps(runs, [ranking.columns[i].better for i in at], first)
     return gaps
-
-
-def _scores(spec: FigureSpec, series: Series) -> list[tuple[str, str]]:
-    """The experiments of a series with the metric of each; of points one for each, in their order."""
-    own = series.metric or spec.metric or ""
-    if series.experiment:
-        return [(series.experiment, own)]
-    return [(point.experiment, point.metric or own) for point in series.points]
 
 
 def _simulated(spec: FigureSpec, panel: Panel, series: Series) -> Curve:

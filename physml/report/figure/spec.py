@@ -196,6 +196,23 @@ class FigureSpec:
         ]
         return list(dict.fromkeys(runs))
 
+    def scores_of(self, series: Series) -> list[tuple[str, str]]:
+        """The experiments of a series with the metric of each; of points one for each, in their order."""
+        own = series.metric or self.metric or ""
+        if series.experiment:
+            return [(series.experiment, own)]
+        return [(point.experiment, point.metric or own) for point in series.points]
+
+    @property
+    def metrics(self) -> dict[str, dict[str, None]]:
+        """Experiment -> the metrics of its evaluations that are drawn; which way is better plays no part."""
+        metrics: dict[str, dict[str, None]] = {}
+        for series in (series for panel in self.panels for series in panel.series):
+            for experiment, metric in self.scores_of(series):
+                if metric.startswith(("test/", "valid/")):
+                    metrics.setdefault(experiment, {})[metric] = None
+        return metrics
+
     def seeds_of(self, series: Series) -> tuple[int, ...]:
         return series.seeds or self.seeds
 
