@@ -166,6 +166,19 @@ def test_the_how_to_names_every_recurrent_model_that_can_be_exported() -> None:
     assert exported | others | {"bilstm", "ncde", "nrde"} == set(names())
 
 
+TABLES_WITH_RANKS = ("own-sequence", "own-heterophily", "own-long-range")  # in the order of the page
+
+
+@pytest.mark.parametrize("table", TABLES_WITH_RANKS)
+def test_ranks_in_words_are_those_of_the_table(table: str) -> None:
+    section = text_of(f"results/tables/{table}.md").partition("## Mean ranks over ")[2]
+    exact = re.findall(r"^\| [^|]+ \| (\d+\.\d\d) \|", section, re.MULTILINE)
+    ranks = [f"{float(rank):.1f}" for rank in exact]
+    sentence = text_of("docs/which-model.md").split("By mean rank")[1 + TABLES_WITH_RANKS.index(table)]
+    quoted = re.findall(r" (\d+\.\d)[,; ]", sentence.partition(". ")[0])
+    assert any(quoted == ranks[:k] + ranks[len(ranks) - len(quoted) + k :] for k in range(3, len(quoted) + 1))
+
+
 def listed(pattern: str) -> set[str]:
     """What the first column of a table of the reference has of a pattern."""
     return set(re.findall(rf"^\| {pattern}", REFERENCE, re.MULTILINE))
