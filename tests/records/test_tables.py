@@ -1,4 +1,5 @@
-"""results/tables has what the records give, to the byte: `physml table <id> --no-run` writes it anew.
+"""results/tables and results/figures have what the records give: `physml table <id> --no-run --write` and
+`physml figure <id> --no-run` write them anew.
 
 What is missing is `not run` there, whatever data sets and caches the machine has.
 """
@@ -13,6 +14,9 @@ from physml.base.paths import OWN_RESULTS, ROOT, own_folders
 from physml.listing.overview import HEADS, line, text
 from physml.queue.requested import RequestedRuns, RunOptions
 from physml.records.costs import hours_of_settings
+from physml.report.figure.collect import collect
+from physml.report.figure.files import write_figure
+from physml.report.figure.spec import WITHOUT_RUNS, figure_ids, find_figure, load_figure
 from physml.report.table.collect import Table, recorded
 from physml.report.table.spec import find_table, load_table, table_ids
 from physml.report.text.document import markdown, md_table
@@ -74,6 +78,28 @@ def table_of(ident: str) -> Table:
     spec = load_table(find_table(ident))
     requested = RequestedRuns(spec.runs, RunOptions(), ident)
     return recorded(spec, requested.identities, requested.wanted_records(), hours=hours_of_settings())
+
+
+FIGURES = OWN_RESULTS / "figures"
+SPECS = {ident: load_figure(find_figure(ident)) for ident in figure_ids()}
+
+
+@pytest.mark.usefixtures("no_data")
+@pytest.mark.parametrize("ident", [ident for ident, spec in SPECS.items() if spec.kind not in WITHOUT_RUNS])
+def test_a_figure_in_results_is_the_one_that_the_records_give(ident: str, tmp_path: Path) -> None:
+    requested = RequestedRuns(SPECS[ident].runs, RunOptions(), ident)
+    figure = collect(SPECS[ident], requested.identities, requested.wanted_records())
+    assert figure.drawn == (FIGURES / f"{ident}.png").is_file()
+    if figure.drawn:
+        write_figure(figure, tmp_path, ("csv", "svg"))
+        for name, read in ((f"{ident}.csv", str), (f"{ident}.svg", words_of)):
+            kept, drawn = ((folder / name).read_text(encoding="utf-8") for folder in (FIGURES, tmp_path))
+            assert read(kept) == read(drawn), f"physml figure {ident} --no-run draws it anew"
+
+
+def words_of(svg: str) -> list[str]:
+    """The texts of a picture but for the numbers of its axes."""
+    return [text for text in re.findall(r"<!-- (.*?) -->", svg) if re.search(r"[^\W\d_]{2}", text)]
 
 
 def test_there_are_no_other_files_in_results() -> None:

@@ -61,8 +61,7 @@ def _rows(figure: Figure, columns: int) -> list[Entries]:
             rows.append({})
         drawn = [curve for curve in curves if curve.drawn]
         if len(drawn) > 1 or any(curve.wanted for curve in drawn):
-            for curve in drawn:
-                rows[-1][curve.label] = rows[-1].get(curve.label, Counted()) | counted(curve)
+            rows[-1] = _merged([rows[-1], *({curve.label: counted(curve)} for curve in drawn)])
     for i, row in enumerate(rows):
         shown = figure.panels[i * columns : (i + 1) * columns]
         row.update((printed.label, Counted()) for panel, _ in shown for printed in panel.printed)
@@ -74,7 +73,7 @@ def _merged(rows: Sequence[Entries]) -> Entries:
     merged: Entries = {}
     for row in rows:
         for label, runs in row.items():
-            merged[label] = merged.get(label, Counted()) | runs
+            merged[label] = merged[label] | runs if label in merged else runs
     return merged
 
 

@@ -268,7 +268,7 @@ def _ticks(axes: "Axes", spec: FigureSpec, curves: Sequence[Curve]) -> None:
         if scale == "linear":
             scaled_axis.set_major_locator(ticker.MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
     settings = sorted({float(x) for curve in curves if curve.x is not None for x in curve.x})
-    few = spec.kind == "simulation" and spec.x_scale == "log" and len(settings) <= MOST_TICKS
+    few = spec.kind == "simulation" and spec.x_scale == "log" and 0 < len(settings) <= MOST_TICKS
     if spec.kind == "measurement" and settings:
         axis.set_major_locator(ticker.FixedLocator(settings))
         return

@@ -135,9 +135,17 @@ class Counted:
         return ", ".join(filter(None, (self.number, *self.words)))
 
     def __or__(self, other: "Counted") -> "Counted":
-        """The count of two panels together."""
+        """The count of two panels together; what is true of one of them alone is true in part.
+
+        Example:
+            >>> str(Counted(words=("1 of 5 runs",)) | Counted(3, 3, words=("short budget",)))
+            '3 runs, partly 1 of 5 runs, partly short budget'
+        """
         low = min(filter(None, (self.low, other.low)), default=0)
-        words = dict.fromkeys((*self.words, *other.words))
+        words = dict.fromkeys(
+            word if word in {*self.words} & {*other.words} else f"partly {word.removeprefix('partly ')}"
+            for word in (*self.words, *other.words)
+        )
         return Counted(low, max(self.high, other.high), self.per_point or other.per_point, tuple(words))
 
 

@@ -216,6 +216,16 @@ def test_a_histogram_on_a_logarithmic_axis_has_bins_of_equal_width_there(tmp_pat
     assert draw(figure).axes[0].get_xscale() == "log"
 
 
+def test_axes_have_ticks_whatever_is_drawn(tmp_path: Path) -> None:
+    simulated = spec(
+        kind="simulation", function="physml.lab.simulate.graphs.traffic", metric=None, seeds=[], bins=4,
+        x_scale="log", panels=panel({"label": "A"}),
+    )  # fmt: skip
+    values = Curve("A", State("simulated"), values=np.geomspace(1e-4, 1, 50))
+    axes = draw(Figure(simulated, [(simulated.panels[0], (values,))])).axes[0]
+    assert len(axes.get_xticks()) > 3
+
+
 def test_arrays_are_drawn_one_against_another(tmp_path: Path) -> None:
     series = {"label": "A", "experiment": "t/a", "array": "error", "over": "step"}
     made_of = spec(kind="arrays", metric=None, seeds=[0], panels=panel(series))
