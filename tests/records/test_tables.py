@@ -4,6 +4,7 @@
 What is missing is `not run` there, whatever data sets and caches the machine has.
 """
 
+import json
 import re
 from pathlib import Path
 
@@ -64,9 +65,14 @@ def test_a_table_fits_a_screen(ident: str, lines: int) -> None:
 
 
 @pytest.mark.usefixtures("no_data")
-def test_the_table_in_the_readme_is_the_real_one() -> None:
+def test_the_table_in_the_readme_and_the_tour_is_the_real_one() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert "\n".join(["```text", *screen("lem-4"), "```"]) in readme, "physml table lem-4 --no-run"
+    tour = json.loads((ROOT / "docs" / "tour.ipynb").read_text(encoding="utf-8"))
+    printed = [
+        "".join(output.get("text", [])) for cell in tour["cells"] for output in cell.get("outputs", [])
+    ]
+    assert "\n".join(screen("lem-4")) in map(str.rstrip, printed), "python scripts/run_tour.py"
 
 
 def screen(ident: str) -> list[str]:
