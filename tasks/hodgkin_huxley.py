@@ -142,9 +142,9 @@ class HodgkinHuxley(Trajectories):
         one_of("protocol", protocol, ("clean",))
         for name, value in {"n_train": n_train, "n_valid": n_valid, "n_test": n_test, "t_end": t_end}.items():
             positive(name, value)
-        if n_points < LATE + 3:
+        if n_points < LATE + 2:
             raise InputError(
-                f"n_points must be at least {LATE + 3}, to have a step {LATE + 1}; got {n_points}."
+                f"n_points must be at least {LATE + 2}, to have a step {LATE + 1}; got {n_points}."
             )
         self.d_in = self.d_out = 1
         self.protocol = protocol

@@ -9,9 +9,7 @@ from physml.base.check import one_of
 from physml.data import graphs
 from physml.data.readers import large_graphs
 from physml.data.store import Store
-from physml.task.base import Better, Metrics, Sums
-from physml.task.batch import Batch
-from physml.task.nodes import RIDGE, NodeClasses
+from physml.task.nodes import RIDGE, NodeClasses, TwoClasses
 
 YEARS = {"snap_patents": large_graphs.SNAP_PATENTS, "arxiv_year": large_graphs.ARXIV_YEAR}
 ROWS = 2**18  # of features that are turned to float64 at once
@@ -67,7 +65,7 @@ class LargeGraph(_Large):
         self.graph, self.edges, self.protocol = graph, edges, protocol
 
 
-class Genius(_Large):
+class Genius(_Large, TwoClasses):
     r"""Which accounts of a site about song texts are marked; 421,961 nodes.
 
     Metrics: roc_auc, the chance that a marked account gets a higher logit than another one, ties counting
@@ -81,38 +79,9 @@ class Genius(_Large):
     Args: edges: "undirected", as in the code of Lim et al.; "stored"; or "reversed".
     """
 
-    metric: ClassVar[str] = "roc_auc"
-    better: ClassVar[Better] = {"roc_auc": "higher", **NodeClasses.better}
     datasets = (large_graphs.GENIUS_GRAPH,)
-    n_classes = d_out = 2
 
     def __init__(self, *, edges: str, protocol: str) -> None:
         one_of("protocol", protocol, ("official",))
         one_of("edges", edges, graphs.DIRECTIONS)
         self.edges, self.protocol = edges, protocol
-
-    def score(self, output: Tensor, batch: Batch) -> Sums:
-        sums = super().score(output, batch)
-        logits, label = output.detach()[batch.index].double(), batch.target[batch.index]
-        right, pairs = pairs_in_order(logits[:, 1] - logits[:, 0], label)
-        return {**sums, "pairs_right_sum": right, "pairs_n": pairs}
-
-    def finish(self, sums: Sums) -> Metrics:
-        return {**super().finish(sums), "roc_auc": sums["pairs_right_sum"] / sums["pairs_n"]}
-
-
-def pairs_in_order(score: Tensor, label: Tensor) -> tuple[float, float]:
-    """Number of pairs in which the item of label 1 has a higher score than the one of label 0, a tie
-    counting half; and number of all pairs of such items. The first is NaN if a score is NaN.
-
-    Shapes: score (n,), label (n,) of 0 and 1.
-    """
-    n_one = int(label.sum())
-    pairs = float(n_one * (len(label) - n_one))
-    if torch.isnan(score).any():
-        return float("nan"), pairs
-    _, level, count = torch.unique(score, return_inverse=True, return_counts=True)
-    count = count.double()
-    rank = torch.cumsum(count, 0) - (count - 1) / 2  # the mean rank, from 1 on, of equal scores
-    total = rank[level[label == 1]].sum().item()
-    return total - n_one * (n_one + 1) / 2, pairs

@@ -217,11 +217,15 @@ class PTBChar(PennTreebank):
 
 
 def bigram(ids: Tensor, unigram: Tensor, v: Tensor, w: Tensor) -> Tensor:
-    """p(w | v) of pairs, with the counts of a ring of ids. Shapes: ids (N,), unigram (C,), v and w (M,)."""
+    """p(w | v) of pairs, with the counts of a ring of ids; p(w) where v is not among them.
+
+    Shapes: ids (N,), unigram (C,), v and w (M,).
+    """
     n_ids, before = len(unigram), ids.roll(1)
     pairs, counts = torch.unique(before * n_ids + ids, return_counts=True)
     total = torch.bincount(before, minlength=n_ids)
     n_after = torch.bincount(pairs // n_ids, minlength=n_ids)
     place = torch.searchsorted(pairs, v * n_ids + w).clamp(max=len(pairs) - 1)
     seen = torch.where(pairs[place] == v * n_ids + w, counts[place].double() - DISCOUNT, 0.0)
-    return seen / total[v] + DISCOUNT * n_after[v] / total[v] * unigram[w]
+    known = seen / total[v] + DISCOUNT * n_after[v] / total[v] * unigram[w]
+    return known.where(total[v] > 0, unigram[w])

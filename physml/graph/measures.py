@@ -32,6 +32,8 @@ def mean_average_distance(x: Tensor, edge_index: Tensor, *, form: str = "chen") 
     """
     one_of("form", form, ("chen", "sum"))
     check_graph(x, edge_index)
+    exponent = torch.frexp(x.abs().amax(1, keepdim=True)).exponent  # lengths of 1 or so, by exact powers of 2
+    x = torch.ldexp(torch.ldexp(x, -(exponent // 2)), exponent // 2 - exponent)
     length = x.norm(dim=1, keepdim=True)
     unit = x / torch.where(length > 0, length, 1)
     i, j = edge_index

@@ -22,8 +22,9 @@ def pagerank_edges(edge_index: Tensor, n: int, alpha: float, k: int) -> Tensor:
     .. math:: \Pi = \alpha \big(I - (1 - \alpha) \hat D^{-1/2} \hat A \hat D^{-1/2}\big)^{-1},
               \qquad \hat A = A + I
 
-    with A[i, j] = 1 where i receives from j. i itself is one of the k. Nodes as near as the last are kept
-    too. Made once per graph; pass a clone of `edge_index` after a change through NumPy or `.data`.
+    with A[i, j] = 1 where i receives from j. i itself is one of the k where edges go both ways. Nodes as near
+    as the last are kept too. Made once per graph; pass a clone of `edge_index` after a change through NumPy
+    or `.data`.
 
     Source: Klicpera et al., NeurIPS 2019, https://arxiv.org/abs/1911.05485.
     """

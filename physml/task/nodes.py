@@ -145,6 +145,41 @@ class NodeClasses(Classes, OneGraph):
         }
 
 
+class TwoClasses(NodeClasses):
+    """Nodes of class 0 and 1, of which few may be 1: scored by the area under the ROC curve too."""
+
+    metric: ClassVar[str] = "roc_auc"
+    better: ClassVar[Better] = {"roc_auc": "higher", **NodeClasses.better}
+    n_classes = d_out = 2
+
+    def score(self, output: Tensor, batch: Batch) -> Sums:
+        """A part is one batch, so that its pairs are all of it."""
+        logits, label = self.judged(output.detach().double(), batch)
+        ordered, pairs = ordered_pairs(logits[:, 1] - logits[:, 0], label == 1)
+        return super().score(output, batch) | {"ordered_sum": ordered, "pair_n": pairs}
+
+    def finish(self, sums: Sums) -> Metrics:
+        metrics = super().finish(sums)
+        if not metrics:
+            return {}
+        auc = sums["ordered_sum"] / sums["pair_n"] if sums["pair_n"] else float("nan")
+        return {"roc_auc": auc, **metrics}
+
+
+def ordered_pairs(score: Tensor, positive: Tensor) -> tuple[float, int]:
+    """Pairs of a positive and another in which the positive has the greater score, ties by half; all pairs.
+
+    A score that is no number makes the first of the two NaN.
+    Shapes: score (N,), positive (N,) bool.
+    """
+    _, group, size = torch.unique(score, return_inverse=True, return_counts=True)
+    below = torch.cumsum(size, 0) - size
+    middle = below[group].double() + (size[group] - 1).double() / 2  # those below, and half of its equals
+    n = int(positive.sum())
+    ordered = middle[positive].sum().item() - n * (n - 1) / 2
+    return float("nan") if score.isnan().any() else ordered, n * (len(score) - n)
+
+
 class NodeValues(OneGraph):
     r"""One number for each node.
 

@@ -1,5 +1,6 @@
 """From a batch to an output, and from a part to its metrics."""
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
@@ -56,10 +57,16 @@ def evaluate(
     device: str,
     between: Callable[[], None] = lambda: None,
 ) -> Metrics:
-    """Metrics of one part; `outputs` says how."""
+    """Metrics of one part; `outputs` says how.
+
+    All are NaN where an output is: the largest of no numbers is the first class, which would count as right.
+    """
     totals: Sums = defaultdict(float)
+    answered = True
     with closing(outputs(net, batches, device, between)) as pairs:
         for output, batch in pairs:
+            answered = answered and not output.isnan().any()
             for key, value in task.score(output, batch).items():
                 totals[key] += float(value)
-    return task.finish(dict(totals))
+    metrics = task.finish(dict(totals))
+    return metrics if answered else dict.fromkeys(metrics, math.nan)

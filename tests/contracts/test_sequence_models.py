@@ -41,7 +41,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "unicornn": BACKENDS,
 }
 WHOLE = ("bilstm", "ncde", "nrde")  # read whole sequences: a state is refused
-STATELESS = ("continuous_depth", "koopman")  # answer each input by itself, in the precision that is set
+STATELESS = ("continuous_depth", "koopman")  # answer each input by itself
 TRAINED_START = ("full_urnn", "urnn")  # the first state is a weight
 OTHER_SLOPES = ("skip_gru", "skip_lstm", "truncated")  # gradients are by definition not those of the output
 
@@ -139,6 +139,9 @@ def a_sequence_that_comes_in_step_by_step_is_as_the_whole(make: Make) -> None:
         for n in range(1, 4):
             y, state = layer.step(u[:, n], state)
             close(y, whole[:, n])
+            kept = [x.detach().clone() for x in leaves(state)]
+            y.detach().mul_(0)  # a user's own change of an output
+            close(state, kept, atol=0)
         close(state, last)
 
 
@@ -266,6 +269,27 @@ def autocast_leaves_the_steps_in_full_precision(make: Make) -> None:
 
 
 @law
+def a_layer_has_the_default_precision(make: Make) -> None:
+    torch.set_default_dtype(torch.float64)
+    try:
+        layer = make()
+        assert layer(numbers(2, 3, D))[0].dtype == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@law
+def a_reset_leaves_no_weight_as_it_was(make: Make) -> None:
+    layer = make()
+    if hasattr(layer, "reset_parameters"):
+        with torch.no_grad():
+            for p in layer.parameters():
+                p.fill_(torch.nan)
+        layer.reset_parameters()
+        assert [name for name, p in layer.named_parameters() if p.isnan().any()] == []
+
+
+@law
 def a_saved_layer_gives_the_same_numbers(make: Make) -> None:
     layer, u = double(make), numbers(2, 5, D)
     expected = layer(u)
@@ -312,7 +336,6 @@ EXCEPTIONS: dict[str, tuple[str, ...]] = {
     "with_frozen_weights_there_is_the_tangent_of_the_input_or_a_refusal": ("skip_gru", "skip_lstm"),
     # an upper oscillator moves a step later; products over a block of steps reach back within it
     "a_nan_is_seen_from_its_step_on": (*WHOLE, *STATELESS, "multilayer_oscillator", "s4d"),
-    "autocast_leaves_the_steps_in_full_precision": STATELESS,
 }
 
 

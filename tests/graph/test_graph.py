@@ -3,6 +3,7 @@
 import gc
 import re
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 
 import numpy as np
@@ -18,6 +19,7 @@ from physml.graph.cache import cached
 from physml.graph.checks import check_graph
 from physml.graph.edges import sorted_edges
 from physml.graph.measures import dirichlet_energy, edge_homophily, grid, mean_average_distance
+from physml.models.graph.graph_layers import GraphAttention
 from physml.ops.gradient_sum import gradient_sum
 
 TRIANGLE = torch.tensor([[0, 1, 1, 2, 2, 0], [1, 0, 2, 1, 0, 2]])
@@ -56,6 +58,15 @@ def test_mean_average_distance_sees_directions_only():
     assert mean_average_distance(near, torch.tensor([[0, 1], [1, 0]])).item() == pytest.approx(
         5e-15, rel=1e-6
     )
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype"),
+    [(1e-44, torch.float32), (1e38, torch.float32), (1e-300, torch.float64), (1e300, torch.float64)],
+)
+def test_mean_average_distance_of_vectors_whose_squares_are_no_numbers(size: float, dtype: torch.dtype):
+    x = torch.tensor([[size, 0.0], [0.0, size]], dtype=dtype)
+    assert mean_average_distance(x, torch.tensor([[0, 1], [1, 0]])) == 1
 
 
 def test_homophily_counts_edges_with_equal_labels():
@@ -111,6 +122,26 @@ def test_what_is_kept_per_graph_is_made_anew_when_the_tensor_changes_and_goes_wi
     del edge_index
     gc.collect()
     assert len(cache._CACHE) <= before - 2
+
+
+def test_threads_may_share_graphs():
+    """More keys than are kept, so that each thread throws out those of the others."""
+    graphs = [torch.zeros(2, 3, dtype=torch.long) for _ in range(cache._CACHE_SIZE + 30)]
+
+    def look_up(first: int) -> list[Tensor]:
+        order = [*graphs[first:], *graphs[:first]] * 40
+        return [cached("threads", graph, (), lambda graph=graph: graph + torch.ones(2, 3)) for graph in order]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all((x == 1).all() for values in pool.map(look_up, range(0, 80, 10)) for x in values)
+    assert (look_up(0)[-1] == 1).all() and len(cache._CACHE) <= cache._CACHE_SIZE
+
+
+def test_a_layer_trains_on_edges_that_were_first_seen_without_gradients():
+    layer, x, edge_index = GraphAttention(4, 4), torch.randn(3, 4), TRIANGLE.clone()
+    with torch.inference_mode():
+        layer(x, edge_index)
+    layer(x, edge_index).sum().backward()
 
 
 @pytest.mark.parametrize("mode", [nullcontext, torch.inference_mode])

@@ -105,6 +105,61 @@ def test_no_number_and_negative_zero_are_those_of_the_loop(name):
     torch.testing.assert_close(in_c, by_loop, equal_nan=True, rtol=0, atol=0)
 
 
+KINKS = {
+    "clamp": lambda x: x.clamp(-1, 1),
+    "clamp to a tensor": lambda x: x.clamp(torch.zeros(7).double(), torch.ones(7).double()),
+    "clamp_min": lambda x: x.clamp_min(0),
+    "clamp_max": lambda x: torch.clamp_max(x, 0),
+    "elu": F.elu,
+    "hardtanh": F.hardtanh,
+    "hardsigmoid": F.hardsigmoid,
+    "leaky_relu": F.leaky_relu,
+    "relu": F.relu,
+    "|x|^1.5": lambda x: x.abs() ** 1.5,
+    "relu(x)^2.5": lambda x: F.relu(x) ** 2.5,
+    **{f"x^{p}": lambda x, p=p: x**p for p in (0, 1, 2, 3, 9, 10.0, 64, -1, -9)},
+}
+
+
+@pytest.mark.parametrize("name", KINKS)
+def test_values_and_slopes_on_kinks_and_bounds_are_those_of_torch(name):
+    x = torch.tensor([[[-3.0, -1.0, -0.5, -0.0, 0.0, 1.0, 3.0]]], dtype=torch.float64)
+    if "-" in name:
+        x = x.where(x != 0, 2)
+
+    def slope(backend):
+        u = x.clone().requires_grad_()
+        y, _ = recurrence(
+            lambda u, state: (KINKS[name](u), state), u, (torch.zeros(1, 1).double(),), backend=backend
+        )
+        return y, *torch.autograd.grad(y.nan_to_num().sum(), u)
+
+    torch.testing.assert_close(slope("native"), slope("reference"), equal_nan=True, rtol=1e-7, atol=0)
+
+
+def test_a_constant_row_is_another_for_each_width():
+    """As operand of a product, as a part of rows that are joined, and as a new state."""
+    V, W = nn.Parameter(torch.randn(4, 16).double()), nn.Parameter(torch.randn(4, 8).double())
+
+    def step(u, state):
+        h, g, reset = state
+        h = torch.maximum(h, torch.zeros_like(h)) * (torch.ones_like(h) - 0.3) + u
+        g = torch.tanh(F.linear(torch.cat([g, torch.ones_like(g)], 1), V) @ W + torch.ones_like(reset)[:, :1])
+        return F.linear(torch.ones_like(g), W) + h, (h, g, torch.zeros_like(reset))
+
+    u = torch.randn(3, 12, 4, dtype=torch.float64, requires_grad=True)
+    state = tuple(torch.randn(3, n).double() for n in (4, 8, 2))
+    near(*(results(step, u, state, [u, V, W], backend) for backend in ("native", "reference")), 1e-12)
+
+
+def test_parts_that_are_not_the_whole_are_refused_as_by_torch():
+    def step(u, state):
+        return torch.cat(u.split([2, 2], 1), 1), state
+
+    with pytest.raises(RuntimeError, match="split"):
+        recurrence(step, torch.randn(2, 50, 6), (torch.zeros(2, 1),))
+
+
 def test_several_inputs_parts_of_an_input_and_masks():
     leaves = cells.masks(torch.float64)
     near(cells.with_masks("native", *leaves), cells.with_masks("reference", *leaves), 1e-12)
@@ -176,6 +231,8 @@ REFUSED = {
         "norms 300 units; beyond 256 the loop is faster",
     ),
     "multiplies_rows": (lambda u, h: u @ h.t(), "it uses t,"),
+    "compares_for_equality": (lambda u, h: torch.tanh(u) * (u != 0) + h, "it uses ne,"),
+    "turns_gradients_off": (torch.no_grad()(lambda u, h: torch.tanh(u + h)), "turns gradients off"),
 }
 
 

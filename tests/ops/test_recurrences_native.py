@@ -7,6 +7,7 @@ import torch
 from all_ops import OPS, everything, gradients, same
 
 from physml.base.errors import InputError
+from physml.ops import unicornn as unicornn_ops
 from physml.ops.cornn import native as cornn_in_c
 from physml.ops.lem import native as lem_in_c
 from physml.ops.unicornn import native as unicornn_in_c
@@ -56,6 +57,15 @@ def test_what_goes_past_the_caches(name: str, size: Any, monkeypatch: pytest.Mon
     near = everything(BY_NAME[name], "native", x)
     monkeypatch.setenv("PHYSML_NATIVE_FLAGS", "-DLARGE=0")
     assert all(map(torch.equal, near, everything(BY_NAME[name], "native", x)))
+
+
+def test_more_threads_than_a_call_makes() -> None:
+    """The shares of threads beyond the greatest number are the caller's."""
+    u = torch.randn(64, 100, 128)
+    operands = torch.randn(192, 128), torch.randn(192)
+    by_few = unicornn_ops.project(u, *operands, backend="native")
+    torch.set_num_threads(600)
+    torch.testing.assert_close(unicornn_ops.project(u, *operands, backend="native"), by_few)
 
 
 def test_without_gradients_nothing_is_saved() -> None:

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 import torch
 from loaded_tasks import with_data
+from torch import nn
 
 from physml.data.store import Store
-from tasks.binary_nodes import GRAPHS, BinaryNodes, ordered_pairs
-from tasks.large_graphs import pairs_in_order
+from physml.task.nodes import ordered_pairs
+from physml.training.evaluate import evaluate
+from tasks.binary_nodes import GRAPHS, BinaryNodes
 
 
 def counted(score: list[float], positive: list[bool]) -> tuple[float, int]:
@@ -18,21 +20,14 @@ def counted(score: list[float], positive: list[bool]) -> tuple[float, int]:
     return sum((a > b) + (a == b) / 2 for a, b in pairs), len(pairs)
 
 
-COUNTERS = {  # of the pairs in which a positive has the greater score, and of all pairs
-    "binary_nodes": ordered_pairs,
-    "large_graphs": lambda score, positive: pairs_in_order(score, positive.long()),
-}
-
-
-@pytest.mark.parametrize("count", COUNTERS.values(), ids=COUNTERS)
-def test_pairs_in_order_are_those_counted_one_by_one(count: Any) -> None:
+def test_pairs_in_order_are_those_counted_one_by_one() -> None:
     rng = torch.Generator().manual_seed(0)
     for n, levels in ((1, 3), (2, 2), (13, 4), (40, 6), (40, 1000)):  # with many ties, and with few
         score = torch.randint(0, levels, (n,), generator=rng).double()
         positive = torch.rand(n, generator=rng) < 0.3
-        assert count(score, positive) == pytest.approx(counted(score.tolist(), positive.tolist()))
-    assert count(torch.zeros(3), torch.ones(3).bool()) == (0.0, 0), "one class has no pairs"
-    ordered, pairs = count(torch.tensor([0.0, 1.0, torch.nan]), torch.tensor([True, False, False]))
+        assert ordered_pairs(score, positive) == pytest.approx(counted(score.tolist(), positive.tolist()))
+    assert ordered_pairs(torch.zeros(3), torch.ones(3).bool()) == (0.0, 0), "one class has no pairs"
+    ordered, pairs = ordered_pairs(torch.tensor([0.0, 1.0, torch.nan]), torch.tensor([True, False, False]))
     assert math.isnan(ordered) and pairs == 2, "a score that is no number shows"
 
 
@@ -51,3 +46,18 @@ def test_metrics_of_a_part(store: Store, graph: str) -> None:
     assert task.references()["majority class"]["roc_auc"] == 0.5
     edges = batch.edge_index
     assert {*map(tuple, edges.T.tolist())} == {*map(tuple, edges.flip(0).T.tolist())}
+
+
+class Silent(nn.Module):
+    """Answers no number for one node."""
+
+    def forward(self, x: torch.Tensor, *_edges: Any, **_options: Any) -> torch.Tensor:
+        return torch.zeros(len(x), 2).index_fill(0, torch.tensor([3]), math.nan)
+
+
+def test_a_network_that_answers_no_number_has_no_score(store: Store) -> None:
+    """The largest of no numbers is the first class, which most nodes are of."""
+    task = with_data(BinaryNodes(graph="tolokers", protocol="clean"), store)
+    metrics = evaluate(Silent(), task, task.batches("valid", 1), "cpu")
+    assert [*metrics] == ["roc_auc", "accuracy", "cross_entropy"] and all(map(math.isnan, metrics.values()))
+    assert task.finish({}) == {}

@@ -6,6 +6,7 @@ import torch
 from loaded_tasks import with_data
 from scipy.integrate import solve_ivp
 
+from physml.base.errors import InputError
 from physml.task.trivial import score_reference
 from tasks import hodgkin_huxley
 from tasks.hodgkin_huxley import HodgkinHuxley, at_rest, rates, slope, trajectories
@@ -115,6 +116,12 @@ def test_the_scores_by_an_independent_computation_and_trivial_references_in_orde
     assert metrics == pytest.approx(expected, rel=1e-6)
     errors = {name: metrics["rmse_mv"] for name, metrics in task.references().items()}
     assert errors["constant"] > 2 * errors["persistence"] > 2.5 * errors["linear_2"] > 0
+
+
+def test_the_fewest_points_have_one_late_step():
+    with pytest.raises(InputError, match="n_points must be at least 52, to have a step 51; got 51"):
+        HodgkinHuxley(n_train=1, n_valid=1, n_test=1, **FULL | {"n_points": 51})
+    assert HodgkinHuxley(n_train=1, n_valid=1, n_test=1, **FULL | {"n_points": 52}).n_points == 52
 
 
 def test_the_fingerprint_matches_and_notices_other_data():

@@ -50,6 +50,7 @@ def test_the_area_is_that_of_scikit_learn(store: Store) -> None:
     assert metrics["roc_auc"] == pytest.approx(roc_auc_score(batch.target[batch.index].numpy(), score))
     assert math.isnan(score_reference(task, lambda b: logits * math.nan)["roc_auc"])
     assert task.references()["majority class"]["roc_auc"] == 0.5, "a constant"
+    assert task.finish({}) == {}, "a part without items"
 
 
 @pytest.mark.parametrize("graph", SETS)

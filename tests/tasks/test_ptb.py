@@ -167,6 +167,8 @@ def test_references_from_counts_by_hand_and_bigram_probabilities_that_add_up_to_
     v, w = torch.cartesian_prod(torch.arange(n), torch.arange(n)).T
     sums = bigram(ids, unigram, v, w).view(n, n).sum(1)
     torch.testing.assert_close(sums, torch.ones_like(sums))
+    never = torch.tensor([1.0, 0.0, 0.0])  # after an id that is not there
+    assert bigram(torch.tensor([0, 0]), never, torch.tensor([2]), torch.tensor([0])).item() == 1
 
 
 @pytest.mark.parametrize(

@@ -78,4 +78,5 @@ class ADGN(nn.Module):
             yield x
 
     def symbols(self) -> dict[str, Tensor]:
-        return {"W": self.W, "b": self.b}
+        inner = self.coupling.symbols() if hasattr(self.coupling, "symbols") else {}  # type: ignore[operator]
+        return {"W": self.W, "b": self.b, **{f"F.{name}": w for name, w in inner.items()}}

@@ -25,6 +25,7 @@ class Diffusion(nn.Module):
     computed once per call, from X^0. Explicit steps of size 1 up to T, the last one shorter.
 
     Source: GRAND, Chamberlain et al., ICML 2021, https://arxiv.org/abs/2106.10934.
+    Choices: the source b X^0 passes a gradient to X^0; in the code it passes none.
     Args:
         attention: makes A.
         T: end of time.

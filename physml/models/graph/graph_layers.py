@@ -248,7 +248,8 @@ class TransformerAttention(nn.Module):
         return edges, (g / total[node]).mean(1)
 
     def symbols(self) -> dict[str, Tensor]:
-        return {"Q": self.Q.weight, "q": self.Q.bias, "K": self.K.weight, "k": self.K.bias}
+        kernel = {"height": self.height, "length": self.length} if self.score == "exp_kernel" else {}
+        return {"Q": self.Q.weight, "q": self.Q.bias, "K": self.K.weight, "k": self.K.bias, **kernel}
 
 
 class NodeLinear(nn.Module):

@@ -4,13 +4,20 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from physml.ops.backend import resolved
+from physml.ops.derivatives import once, transformed
 from physml.ops.gradient_sum.autograd import FLOOR, powers, slopes
 
 
 def power(x: Tensor, p: float, floor: float = FLOOR) -> Tensor:
-    """x^p of x >= 0, with slopes that stay finite at 0, where they are set to 0."""
+    """x^p of x >= 0, with slopes that stay finite at 0, where they are set to 0.
+
+    floor: the least x whose slope is taken, but for the backend reference, which has all derivatives.
+    """
+    if transformed(x) or resolved("auto") == "reference":
+        none = x == 0
+        return torch.where(none, 0.0**p, torch.where(none, 1.0, x) ** p)
     return _Power.apply(x, p, floor)
 
 
@@ -22,7 +29,7 @@ class _Power(torch.autograd.Function):
         return powers(x.clone(), p)
 
     @staticmethod
-    @once_differentiable
+    @once
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (x,) = ctx.saved_tensors
         return grad * slopes(x.clone(), ctx.p, ctx.floor), None, None

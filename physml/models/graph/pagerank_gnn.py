@@ -23,7 +23,7 @@ class PageRankGNN(GNN):
     ICML 2021, https://arxiv.org/abs/2106.10934.
     Args:
         alpha: chance to start anew.
-        k: edges that each node receives, its own loop among them.
+        k: edges that each node receives, where edges go both ways its own loop among them.
         The others are those of `GNN`.
     Shapes: x (N, D), a tensor or `Rows`, edge_index (2, E) -> (N, H).
     Cached per edge list: after a change of edge_index through NumPy or `.data`, pass a clone.

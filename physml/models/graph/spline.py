@@ -25,7 +25,7 @@ class SplineConvolution(nn.Module):
 
     Source: Fey et al., CVPR 2018, https://arxiv.org/abs/1711.08920, with the mean over neighbours;
     R and b as in PyG's SplineConv, which needs a compiled extension.
-    Init: W, R and b uniform on [-k, k], k = (K^A d_in)^(-1/2) for W, d_in^(-1/2) for R; b 0.
+    Init: W and R uniform on [-k, k], k = (K^A d_in)^(-1/2) for W, d_in^(-1/2) for R; b 0.
     Args:
         d_in: channels in.
         d_out: channels out.

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from physml.base.check import count, one_of, positive
 from physml.models.sequence.ode import SCHEMES, stepped
-from physml.ops.sequence import sequence
+from physml.ops.sequence import no_autocast, sequence
 
 Scheme = Literal["euler", "midpoint", "rk4"]
 
@@ -63,4 +63,5 @@ class ContinuousDepth(nn.Module):
 
     def forward(self, u: Tensor, state: tuple[()] | None = None) -> tuple[Tensor, tuple[()]]:
         u = sequence(u, self.d_in, self.first.weight)
-        return self.advance(u, self.dt, scheme=self.scheme, n_steps=self.n_steps), ()
+        with no_autocast(u):
+            return self.advance(u, self.dt, scheme=self.scheme, n_steps=self.n_steps), ()

@@ -107,7 +107,8 @@ class _SISO(StateSpace):
         self.d_hidden, self.d_state = d_hidden, d_state
         self.widths = (d_hidden * d_state, d_hidden * d_state)
         self.log_re = nn.Parameter(torch.full((d_hidden, d_state), math.log(0.5)))
-        self.im = nn.Parameter(math.pi * torch.arange(d_state).repeat(d_hidden, 1).float())
+        modes = torch.arange(d_state, dtype=torch.get_default_dtype())
+        self.im = nn.Parameter(math.pi * modes.repeat(d_hidden, 1))
         self.log_dt = nn.Parameter(log_uniform(dt_min, dt_max, d_hidden))
         self.C = nn.Parameter(torch.randn(2, d_hidden, d_state) * 0.5**0.5)
         self.D = nn.Parameter(torch.randn(d_hidden))

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from physml.base.check import count, non_negative, positive
 from physml.base.errors import InputError
-from physml.ops.sequence import sequence
+from physml.ops.sequence import no_autocast, sequence
 
 
 class KoopmanAutoencoder(nn.Module):
@@ -109,11 +109,12 @@ class KoopmanAutoencoder(nn.Module):
 
     def forward(self, u: Tensor, state: tuple[()] | None = None) -> tuple[Tensor, tuple[()]]:
         u = sequence(u, self.d_in, self.Omega)
-        q = self.encode(u)
-        path = [q.unsqueeze(-2), _orbit(self.Omega, q, self.steps)]
-        if self.Back is not None:
-            path.insert(0, _orbit(self.Back, q, self.back_steps).flip(-2))
-        return self.decode(torch.cat(path, -2)).flatten(-2), ()
+        with no_autocast(u):
+            q = self.encode(u)
+            path = [q.unsqueeze(-2), _orbit(self.Omega, q, self.steps)]
+            if self.Back is not None:
+                path.insert(0, _orbit(self.Back, q, self.back_steps).flip(-2))
+            return self.decode(torch.cat(path, -2)).flatten(-2), ()
 
     def consistency(self) -> Tensor:
         """rho_c. InputError without a backward map."""

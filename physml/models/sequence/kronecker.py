@@ -27,8 +27,8 @@ class KroneckerRNN(ComplexRNN):
     Choices: the nonlinearity is in no text at hand; modReLU is that of the unitary networks with which the
     paper compares. W is built as a matrix once per pass; the paper applies its factors one by one, at a cost
     of H log H per step. All factors have one size. The first state is zero (the count of weights that is
-    printed has no room for a trained one); for what that does to gradients, and for the modulus within 1e-5
-    of 0, see `UnitaryRNN`.
+    printed has no room for a trained one); for what that does to gradients, and for the modulus near 0,
+    see `UnitaryRNN`.
     Init: factors unitary, drawn from the uniform (Haar) distribution; V Glorot uniform; b uniform on [-0.01,
     0.01].
 

@@ -78,6 +78,11 @@ class NoisyRNN(LipschitzRNN):
         self.mult_noise, self.add_noise = float(mult_noise), float(add_noise)
         self.d = nn.Parameter(torch.full((d_hidden,), self.dt))
 
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        if hasattr(self, "d"):  # not while the base class is built
+            nn.init.constant_(self.d, self.dt)
+
     def symbols(self) -> dict[str, Tensor]:
         return {**super().symbols(), "d": self.d}
 

@@ -118,7 +118,9 @@ class NeuralRDE(nn.Module):
             z = self.start(path[:, 0])
             states = [z]
             logs = self.log_signatures(path).unbind(1) if path.shape[1] > 1 else ()
-            for before, log in zip((*logs[:1], *logs), logs, strict=False):
+            for n, (before, log) in enumerate(zip((*logs[:1], *logs), logs, strict=False)):
+                if lengths is not None:
+                    before = before.where((n + 1 < lengths.to(before.device))[:, None], 0.0)
                 z = self._moved(z, log) if self.solver is None else self._moved_as_torchcde(z, before, log)
                 states.append(z)
             return self._held(torch.stack(states, 1), u.shape[1], lengths), (z,)
@@ -142,8 +144,9 @@ class NeuralRDE(nn.Module):
         if lengths is None:
             t = torch.linspace(0, 1, u.shape[1], dtype=u.dtype, device=u.device).expand(len(u), -1)
         else:
-            last = (lengths.to(u) - 1).clamp(min=1)[:, None]
-            t = (torch.arange(u.shape[1], dtype=u.dtype, device=u.device) / last).clamp(max=1)
+            last = (lengths.to(u) - 1)[:, None]
+            n = torch.arange(u.shape[1], dtype=u.dtype, device=u.device)
+            t = (n.minimum(last) / last.clamp(min=1)).clamp(max=1)
         return torch.cat([t[..., None], u], 2)
 
     def _moved(self, z: Tensor, log: Tensor) -> Tensor:

@@ -85,6 +85,8 @@ class ExpRNN(nn.Module):
     def reset_parameters(self) -> None:
         nn.init.kaiming_normal_(self.T)
         nn.init.uniform_(self.b, -0.01, 0.01)
+        if self.rebase_every is not None:
+            self.n_passes.zero_()
         skew = skew_blocks(self.d_out, self.init)
         with torch.no_grad():
             if self.B0 is None:

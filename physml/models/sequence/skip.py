@@ -17,6 +17,8 @@ class _Gate(nn.Module):
         super().__init__()
         self.Wp = nn.Parameter(torch.empty(1, d_hidden))
         self.bp = nn.Parameter(torch.empty(1))
+
+    def reset_parameters(self) -> None:
         nn.init.xavier_uniform_(self.Wp)
         nn.init.ones_(self.bp)
 
@@ -85,6 +87,7 @@ class SkipLSTM(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        self.gate.reset_parameters()
         k = (6 / (self.d_in + 5 * self.d_out)) ** 0.5
         nn.init.uniform_(self.V, -k, k)
         nn.init.uniform_(self.W, -k, k)
@@ -155,6 +158,7 @@ class SkipGRU(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        self.gate.reset_parameters()
         D, H = self.d_in, self.d_out
         for part, fan in (
             (self.V[: 2 * H], D + 3 * H),

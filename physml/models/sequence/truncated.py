@@ -66,9 +66,9 @@ class TruncatedLSTM(nn.Module):
         early = u.shape[1] - self.last
         if lengths is not None and early > 0 and self.training:
             raise InputError(
-                f"sequences must be equally long to learn from their last {self.last} steps; got "
-                f"{int(lengths.min())} to {int(lengths.max())} steps, padded to {u.shape[1]}. Set model.last "
-                f"to {u.shape[1]} or more, or take the model lstm."
+                f"sequences must be equally long, without padding, to learn from their last {self.last} "
+                f"steps; got {int(lengths.min())} to {int(lengths.max())} steps, padded to {u.shape[1]}. Set "
+                f"model.last to {u.shape[1]} or more, or take the model lstm."
             )
         with no_autocast(u):
             if early <= 0:

@@ -84,9 +84,10 @@ class UnitaryRNN(ComplexRNN):
 
     Source: Arjovsky et al., ICML 2016, https://arxiv.org/abs/1511.06464.
     Choices: W is built as a matrix once per pass; the paper applies its factors one by one, at a cost of
-    H log H per step. Within 1e-5 of 0 the modulus is smoothed, as in the code of the full-capacity network.
-    The first state is trained, as in the paper. At zero the slope of modReLU with b > 0 is b over the
-    smoothed modulus: from a zero state, gradients overflow while the inputs are zero.
+    H log H per step. The modulus is smoothed within some 3e-3 of 0, by 1e-5 under its root, as in the code
+    of the full-capacity network. The first state is trained, as in the paper. At zero the slope of modReLU
+    with b > 0 is 1 + b over the smoothed modulus: from a zero state, gradients overflow while the inputs
+    are zero.
     Init: angles uniform on [-pi, pi], v on [-1, 1], b on [-0.01, 0.01], V Glorot uniform, Pi drawn; parts of
     the first state uniform, so that its norm is about 1.
 
@@ -144,8 +145,8 @@ class FullCapacityURNN(ComplexRNN):
     Source: Wisdom et al., NeurIPS 2016, https://arxiv.org/abs/1611.00035.
     Choices: the paper steps along the group by Cayley transforms with a rate of its own; here W_0 stays and K
     is trained by the optimizer of all weights, as expRNN does for orthogonal matrices, so training differs.
-    The exponential is taken in double precision. The first state is trained, and the modulus smoothed within
-    1e-5 of 0, as in its code; see `UnitaryRNN`.
+    The exponential is taken in double precision. The first state is trained, and the modulus smoothed near 0,
+    as in its code; see `UnitaryRNN`.
     Init: W_0 drawn from the uniform (Haar) distribution, K zero, b uniform on [-0.01, 0.01], V Glorot
     uniform, parts of the first state uniform, so that its norm is about 1.
 

@@ -208,7 +208,9 @@ def recurrent(*names: str, **sizes: str) -> Callable[[Layer], Layer]:
         def step(self: Any, u: Tensor, state: tuple[Tensor, ...] | None = None) -> Outputs:
             u = sequence(u.unsqueeze(1), self.d_in, next(self.parameters(), u)).squeeze(1)
             with no_autocast(u):
-                return cast(Outputs, written(self, u, before(self, u, state)))
+                y, new = cast(Outputs, written(self, u, before(self, u, state)))
+            in_state = any(y is x for x in new)
+            return y.clone() if in_state else y, new  # an output that is changed in place spares the state
 
         def forward(self: Any, u: Tensor, state: tuple[Tensor, ...] | None = None) -> Outputs:
             u = sequence(u, self.d_in, next(self.parameters(), u))

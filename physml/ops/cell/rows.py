@@ -46,14 +46,15 @@ class Trace:
     numbers: list[float] = field(default_factory=list)
     outputs: tuple[int, ...] = ()
     _known: dict[Node, int] = field(default_factory=dict)
+    _gradients: bool = field(default_factory=torch.is_grad_enabled)
     _constants: dict[Any, Tensor] = field(default_factory=dict)
     _choices: dict[int, tuple["Rows", Tensor]] = field(default_factory=dict)
 
     def add(self, width: int, *node: Any) -> "Rows":
-        """The row that `node` computes; the same node is written down once."""
-        index = self._known.get(node)
+        """The row that `node` computes; the same node of the same width is written down once."""
+        index = self._known.get((width, *node))
         if index is None:
-            index = self._known[node] = len(self.nodes)
+            index = self._known[width, *node] = len(self.nodes)
             self.nodes.append(node)
             self.widths.append(width)
         return Rows(self, index, width)
@@ -64,6 +65,8 @@ class Trace:
             raise NotExpressible(IN_PLACE)
         if name not in self.words:
             raise NotExpressible(f"it uses {name}, which is not an operation that the compiler knows")
+        if torch.is_grad_enabled() != self._gradients:
+            raise NotExpressible("it turns gradients off for a part: use x.detach()")
         if any(isinstance(x, int) and not -(1 << 63) <= x < 1 << 63 for x in (*args, *kwargs.values())):
             raise NotExpressible("it has a whole number of more than 64 bits, which torch does not take")
         try:
@@ -242,5 +245,7 @@ class Rows:
     __truediv__, __rtruediv__ = _operator("div"), _operator("__rtruediv__")
     __pow__, __neg__, __pos__, __abs__ = map(_operator, ("pow", "neg", "positive", "abs"))
     __gt__, __lt__, __ge__, __le__ = map(_operator, ("gt", "lt", "ge", "le"))
+    __eq__, __ne__ = map(_operator, ("eq", "ne"))
+    __hash__ = object.__hash__
     __matmul__ = _operator("matmul")
     __iadd__ = __isub__ = __imul__ = __itruediv__ = _operator("add_")

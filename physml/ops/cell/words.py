@@ -13,6 +13,8 @@ from physml.ops.cell.reference import returned
 from physml.ops.cell.rows import RANDOM, NotExpressible, Rows, Trace
 from physml.ops.cell.units import UNITS, chosen
 
+MOST_POWER = 64  # of whole powers that are products
+
 
 def trace(
     step: Callable[..., Any], n_batch: int, like: Tensor, inputs: Sequence[int], states: Sequence[int]
@@ -138,12 +140,22 @@ def _pow(x: Any, power: Any) -> Rows:
         raise NotExpressible("it has a power whose exponent is no number")
     if power == 0.5:
         return _unary("sqrt")(x)
-    if power == int(power) and 1 <= abs(power) <= 8:
-        result = x
-        for _ in range(abs(int(power)) - 1):
-            result = _binary("mul", result, x)
-        return result if power > 0 else _binary("div", 1.0, result)
-    return _unary("exp")(_binary("mul", _unary("log")(x), float(power)))
+    if power == int(power) and abs(power) <= MOST_POWER:
+        result = _whole_power(x, abs(int(power)))
+        return result if power >= 0 else _binary("div", 1.0, result)
+    if power < 1:
+        return _unary("exp")(_binary("mul", _unary("log")(x), float(power)))
+    positive = _binary("greater", x, 0.0)  # at 0 the slope of x^p is 0, that of exp(p log x) is 0 / 0
+    logs = (_unary("log")(part) for part in (_where(positive, x, 1.0), _unary("stop")(x)))
+    return _where(positive, *(_unary("exp")(_binary("mul", log, float(power))) for log in logs))
+
+
+def _whole_power(x: Rows, power: int) -> Rows:
+    if power < 2:
+        return x if power else x.trace.number(1.0, x.width)
+    half = _whole_power(x, power // 2)
+    square = _binary("mul", half, half)
+    return _binary("mul", square, x) if power % 2 else square
 
 
 def _product(x: Rows, weight: Any) -> Rows:
@@ -218,6 +230,8 @@ def _narrow(x: Rows, dim: int, start: int, length: int) -> Rows:
 def _split(x: Rows, size: int | Sequence[int], dim: int = 0) -> tuple[Rows, ...]:
     _last_axis(dim)
     sizes = [size] * -(-x.width // size) if isinstance(size, int) else list(size)
+    if not isinstance(size, int) and sum(sizes) != x.width:
+        raise NotExpressible(f"it splits a row of {x.width} units into parts of {sizes}")
     ends = [min(sum(sizes[: k + 1]), x.width) for k in range(len(sizes))]
     return tuple(_part(x, a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True))
 
@@ -244,8 +258,15 @@ def _where(condition: Any, a: Any, b: Any) -> Rows:
 
 
 def _clamp(x: Rows, min: Any = None, max: Any = None) -> Rows:
-    x = x if min is None else _binary("maximum", x, min)
-    return x if max is None else _binary("minimum", x, max)
+    x = x if min is None else _bounded(x, "maximum", min, _binary("greater", x, min))
+    return x if max is None else _bounded(x, "minimum", max, _binary("greater", max, x))
+
+
+def _bounded(x: Rows, name: str, bound: Any, inside: Rows) -> Rows:
+    """The greater or lesser of x and a bound. On a bound that is a number the slope is 0, as torch has it."""
+    if not isinstance(bound, int | float):
+        return _binary(name, x, bound)
+    return _where(inside, x, _binary(name, _unary("stop")(x), bound))
 
 
 def _lerp(a: Any, b: Any, weight: Any) -> Rows:
@@ -265,8 +286,9 @@ def _leaky(x: Rows, negative_slope: float = 0.01, inplace: bool = False) -> Rows
 
 
 def _elu(x: Rows, alpha: float = 1.0, inplace: bool = False) -> Rows:
-    below = _sub(_unary("exp")(_binary("minimum", x, 0.0)), 1.0)
-    return _where(_binary("greater", x, 0.0), x, _binary("mul", below, alpha))
+    above = _binary("greater", x, 0.0)
+    below = _sub(_unary("exp")(_where(above, 0.0, x)), 1.0)
+    return _where(above, x, _binary("mul", below, alpha))
 
 
 def _softplus(x: Rows, beta: float = 1, threshold: float = 20) -> Rows:
@@ -326,8 +348,10 @@ WORDS: dict[str, Callable[..., Any]] = {
     **{name: lambda a, b: _binary("mul", a, b) for name in ("mul", "multiply", "__mul__", "__rmul__")},
     **{name: lambda a, b: _binary("div", a, b) for name in ("div", "true_divide", "divide", "__truediv__")},
     **{name: lambda a, b: _binary("div", b, a) for name in ("__rtruediv__", "__rdiv__")},
-    **{name: lambda a, b: _binary("maximum", a, b) for name in ("maximum", "clamp_min")},
-    **{name: lambda a, b: _binary("minimum", a, b) for name in ("minimum", "clamp_max")},
+    "maximum": lambda a, b: _binary("maximum", a, b),
+    "minimum": lambda a, b: _binary("minimum", a, b),
+    "clamp_min": lambda x, min: _clamp(x, min),
+    "clamp_max": lambda x, max: _clamp(x, None, max),
     **{name: lambda a, b: _binary("greater", a, b) for name in ("gt", "greater", "__gt__")},
     **{name: lambda a, b: _binary("greater", b, a) for name in ("lt", "less", "__lt__")},
     **{name: lambda a, b: _not(_binary("greater", b, a)) for name in ("ge", "greater_equal", "__ge__")},

@@ -21,18 +21,19 @@ static void *do_errand(void *p) {
     return NULL;
 }
 
-/* The caller takes share 0, and those for which the system gives no thread: the result is the same. */
+/* The caller takes share 0, those beyond MOST_THREADS, and those for which the system gives no thread: the
+   result is the same. */
 static void in_threads(work_fn *work, void *shared, int n_shares) {
     pthread_t thread[MOST_THREADS];
     errand errands[MOST_THREADS];
     char runs[MOST_THREADS];
-    for (int k = 1; k < n_shares; k++) {
+    for (int k = 1; k < n_shares && k < MOST_THREADS; k++) {
         errands[k] = (errand){work, shared, k, n_shares};
         runs[k] = pthread_create(&thread[k], NULL, do_errand, &errands[k]) == 0;
     }
     work(shared, 0, n_shares);
     for (int k = 1; k < n_shares; k++) {
-        if (runs[k]) pthread_join(thread[k], NULL);
+        if (k < MOST_THREADS && runs[k]) pthread_join(thread[k], NULL);
         else work(shared, k, n_shares);
     }
 }

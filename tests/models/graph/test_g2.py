@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from couplings import NAMES, H, couplings
-from drawn_layers import numbers
+from drawn_layers import made, numbers
 from each import each
 from small_graphs import ODD, N, first_gradients
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from physml.models.graph.g2 import GradientGating
 from physml.models.graph.graph_layers import GraphConvolution, MeanConvolution
 from physml.models.graph.graph_net import GraphNet
 from physml.models.graph.graph_parts import merge_heads
+from physml.ops.backend import running
 from physml.run.record import count_parameters
 
 
@@ -100,6 +101,20 @@ def test_a_constant_signal_has_rate_0_and_stays_where_rows_have_unit_sum(name: s
         torch.testing.assert_close(X, x)
     layer(x, ring).sum().backward()
     torch.testing.assert_close(x.grad, torch.ones_like(x), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("exponent", [0.5, 2.0])
+def test_rates_have_second_derivatives_by_the_reference_and_else_a_refusal(exponent: float):
+    layer = made(lambda: GradientGating(MeanConvolution(H, H), 1, p=2.0, rate_exponent=exponent))
+
+    def rates(x: Tensor) -> Tensor:
+        return next(iter(layer.steps(x, ODD)))[1]
+
+    x = numbers(N, H).requires_grad_()
+    with running("reference"):
+        assert torch.autograd.gradgradcheck(lambda x: rates(x)[rates(x) > 1e-3].sum(), x)
+    with running("torch"), pytest.raises(InputError, match="second derivatives"):
+        torch.autograd.grad(rates(x).sum(), x, create_graph=True)
 
 
 @each(

@@ -126,6 +126,20 @@ def test_equals_a_loop_from_the_equations(name: str):
         torch.testing.assert_close(got, want)
 
 
+@pytest.mark.parametrize("length", [1, 4])
+@pytest.mark.parametrize(
+    "options",
+    [{"solver": "torchcde", "depth": 1, "time": True}, {"depth": 2, "time": True}, {"depth": 2, "window": 3}],
+    ids=str,
+)
+def test_a_shorter_sequence_stands_still_at_its_end(options: dict[str, Any], length: int):
+    layer, u = made(lambda: NeuralRDE(D, H, d_field=4, **options)), numbers(2, 7, D)
+    path, (last,) = layer(u, lengths=torch.tensor([length, 7]))
+    alone, (end,) = layer(u[:1, :length], lengths=torch.tensor([length]))
+    torch.testing.assert_close(path[0, length - 1 :], alone[0, -1:].expand(8 - length, -1))
+    torch.testing.assert_close(last[:1], end)
+
+
 def test_one_input_is_no_path():
     layer, u = layer_of("ncde"), numbers(2, 1, D)
     torch.testing.assert_close(layer(u)[0], layer.start(torch.cat([torch.zeros(2, 1, 1), u], 2)))
