@@ -1,4 +1,4 @@
-"""Six outcomes for a reader, from the exact words of states: the one mapping for terminal, pages and lists.
+"""States, and the six outcomes that a reader has of them: the one mapping for terminal, pages and lists.
 
 The exact words, which say whose settings were compared and why there is no verdict, stand in `--long`, on
 the page of a cell and in CSV files.
@@ -8,7 +8,25 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from physml.report.state import State
+
+@dataclass(frozen=True)
+class State:
+    """The state of a cell, a curve or a setting: a word with its reason, and how many runs are there of those
+    wanted, where the word needs them.
+
+    Example:
+        >>> str(State("agrees")), str(State("blocked", "no data")), str(State("partial", done=3, wanted=5))
+        ('agrees', 'blocked: no data', 'partial 3/5')
+    """
+
+    word: str
+    reason: str | None = None
+    done: int | None = None
+    wanted: int | None = None
+
+    def __str__(self) -> str:
+        counts = "" if self.wanted is None else f" {self.done}/{self.wanted}"
+        return f"{self.word}{counts}" + (f": {self.reason}" if self.reason else "")
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from physml.records.curves import read_array, read_curve, read_scores
 from physml.records.schema import Record
 from physml.report.figure.simulated import simulate
 from physml.report.figure.spec import WITHOUT_RUNS, FigureSpec, Line, Panel, Series
-from physml.report.state import State
+from physml.report.outcome import State
 from physml.report.stats.across import Middle, rank_gaps
 from physml.report.table.collect import Runs
 from physml.report.table.ranks import Ranking, ranked

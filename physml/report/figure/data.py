@@ -13,7 +13,7 @@ from physml.report.figure.legend import published
 from physml.report.figure.plot import histogram_edges
 from physml.report.figure.spec import WITHOUT_RUNS
 from physml.report.figure.style import evenly
-from physml.report.state import State
+from physml.report.outcome import State
 from physml.report.table.ranks_text import values as rank_values
 from physml.report.text.document import csv_text
 

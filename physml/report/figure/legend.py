@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from physml.report.figure.collect import Curve, Figure
 from physml.report.figure.style import Counted, apart, counted, span
-from physml.report.state import State
+from physml.report.outcome import State
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas

@@ -19,7 +19,7 @@ from physml.base.errors import suggest
 from physml.records.costs import REFERENCE_GFLOPS, Rest, core_hours, of_record, rest
 from physml.records.schema import Record, scores_of
 from physml.records.searches import SearchSpread
-from physml.report.state import State
+from physml.report.outcome import State
 from physml.report.stats import summary as stats
 from physml.report.stats.budgets import differs_in
 from physml.report.stats.claims import ClaimVerdict, Gain

@@ -9,7 +9,7 @@ from physml.data import proof
 from physml.data.datasets import UNVERIFIED
 from physml.records.schema import SCHEMA, Record
 from physml.records.searches import SearchSpread, spread_of_search
-from physml.report.state import State
+from physml.report.outcome import State
 from physml.report.stats.claims import Gain, gain
 from physml.report.stats.summary import Spread, Values
 from physml.report.stats.verdict import Settings, settings_of

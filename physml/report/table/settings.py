@@ -21,7 +21,7 @@ from physml.base.paths import CONF
 from physml.config import conf_files, studies
 from physml.config.load import content_of, load
 from physml.records.searches import recorded
-from physml.report.state import State
+from physml.report.outcome import State
 from physml.report.table.spec import check_rows
 
 # Why an experiment's setting is none of the paper's, by its provenance, where the table gives no reason.

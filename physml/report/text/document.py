@@ -12,8 +12,7 @@ from pathlib import Path
 
 from physml.base import files
 from physml.base.text import csv_cell, plain
-from physml.report.outcome import Outcome
-from physml.report.state import State
+from physml.report.outcome import Outcome, State
 
 NONE = "–"  # nothing can stand here
 LONG = 32  # characters of a reason that a cell has room for

@@ -19,7 +19,7 @@ from physml.report.figure.files import write_figure, write_picture
 from physml.report.figure.plot import draw
 from physml.report.figure.spec import FigureSpec, load_figure
 from physml.report.figure.style import COLOURS, apart, counted, evenly, styles
-from physml.report.state import State
+from physml.report.outcome import State
 
 
 def figure(*curves: Curve, **changes: Any) -> Figure:
