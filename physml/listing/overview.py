@@ -6,7 +6,7 @@ from physml.report.outcome import ALL, outcome_of
 from physml.report.table.collect import Table
 from physml.report.table.fact_text import hours_text, rest_text
 from physml.report.text.document import NONE, md_table
-from physml.report.view.coverage import Coverage
+from physml.report.view.finding import Coverage
 
 OUTCOMES = tuple(f"{word.sign} {word.name}" for word in ALL)
 HEADS = ("table", "what it asks", "trained (n ≥ 3)", *OUTCOMES, "cost", "to complete")

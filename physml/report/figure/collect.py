@@ -14,8 +14,7 @@ from physml.report.figure.spec import WITHOUT_RUNS, FigureSpec, Line, Panel, Ser
 from physml.report.outcome import State
 from physml.report.stats.across import Middle, rank_gaps
 from physml.report.table.collect import Runs
-from physml.report.table.ranks import Ranking, ranked
-from physml.report.table.ranks_text import lines as rank_lines
+from physml.report.table.ranks import Ranking, rank_lines, ranked
 from physml.report.table.spec import Run, experiments_of
 
 

@@ -14,7 +14,7 @@ from physml.report.figure.collect import Figure
 from physml.report.figure.legend import NOTE
 from physml.report.figure.style import COLOURS, canvas_of, span
 from physml.report.stats.across import Middle, Ranks
-from physml.report.table.ranks_text import TOO_FEW
+from physml.report.table.ranks import TOO_FEW
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

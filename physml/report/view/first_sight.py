@@ -22,10 +22,18 @@ from physml.report.table.numbers import (
     value_text,
 )
 from physml.report.table.spec import Column, Row
-from physml.report.text.document import NONE, Block, Cell, Grid, Lines, Text, blocks, text_of
-from physml.report.text.heads import short_heads
-from physml.report.view.coverage import Coverage, is_short
-from physml.report.view.finding import finding_text, printed_cells
+from physml.report.text.document import (
+    NONE,
+    Block,
+    Cell,
+    Grid,
+    Lines,
+    Text,
+    blocks,
+    short_heads,
+    text_of,
+)
+from physml.report.view.finding import Coverage, finding_text, is_short, printed_cells
 
 MORE = {"--long": "all columns, comparisons, reasons, notes", "--rules": "verdicts"}
 OWN = "own"  # the source of a table that no paper has
