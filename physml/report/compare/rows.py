@@ -4,11 +4,12 @@ The pairs are splits, after averaging over the starts of each, or runs of equal 
 difference and intervals; here stand the effect size, two tests, and how many pairs a decision would need.
 """
 
+import bisect
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from physml.base.check import within
 from physml.base.errors import ConfigError, InputError, suggest
@@ -144,7 +145,7 @@ def wilcoxon_p(differences: Sequence[float]) -> float | None:
         0.03125
     """
     import numpy as np
-    from scipy.stats import PermutationMethod, wilcoxon
+    from scipy.stats import wilcoxon
 
     if len(differences) < N_FOR_VERDICT:
         return None
@@ -153,11 +154,7 @@ def wilcoxon_p(differences: Sequence[float]) -> float | None:
     if not len(sizes):
         return 1.0
     sizes = np.round(sizes / np.abs(sizes).max(), DIGITS)  # 2.7 and 2.7000000000001 are tied
-    tied = len(np.unique(np.abs(sizes))) < len(sizes)
-    method: Any = "exact" if len(sizes) <= 50 else "approx"
-    if tied:
-        method = PermutationMethod(n_resamples=2**13) if len(sizes) <= 13 else "approx"
-    return float(wilcoxon(sizes, method=method).pvalue)
+    return float(wilcoxon(sizes).pvalue)
 
 
 def power_of(n: int, d_z: float, alpha: float = ALPHA) -> float:
@@ -189,14 +186,8 @@ def pairs_needed(d_z: float, alpha: float = ALPHA, power: float = POWER, most: i
         (34, 1001)
     """
     within("power", power, 0.0, 1.0)
-    low, high = N_FOR_VERDICT, most + 1  # power grows with n: the answer is in low..high
-    while low < high:
-        middle = (low + high) // 2
-        if power_of(middle, d_z, alpha) >= power:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    sizes = range(N_FOR_VERDICT, most + 1)  # power grows with n
+    return N_FOR_VERDICT + bisect.bisect_left(sizes, True, key=lambda n: power_of(n, d_z, alpha) >= power)
 
 
 # --- records
