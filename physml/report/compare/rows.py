@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from physml.base.check import within
 from physml.base.errors import ConfigError, InputError, suggest
 from physml.records.schema import scores_of
 from physml.report.stats.claims import ALPHA, DIGITS, Gain, differences, gain, holm
@@ -168,7 +167,6 @@ def power_of(n: int, d_z: float, alpha: float = ALPHA) -> float:
     """
     from scipy.special import nctdtr
 
-    within("alpha", alpha, 0.0, 1.0)
     if n < 2:
         raise InputError(f"a paired t-test needs at least 2 pairs; got {n}.")
     if math.isinf(d_z):
@@ -178,16 +176,15 @@ def power_of(n: int, d_z: float, alpha: float = ALPHA) -> float:
     return float(1 - nctdtr(n - 1, shift, t) + wrong_sign)
 
 
-def pairs_needed(d_z: float, alpha: float = ALPHA, power: float = POWER, most: int = MOST) -> int:
-    """The least number of pairs that finds an effect d_z with this power; `most` + 1 if that is not enough.
+def pairs_needed(d_z: float, alpha: float = ALPHA, most: int = MOST) -> int:
+    """The least number of pairs that finds an effect d_z with the power `POWER`; `most` + 1 if none does.
 
     Example:
         >>> pairs_needed(0.5), pairs_needed(0.0)
         (34, 1001)
     """
-    within("power", power, 0.0, 1.0)
     sizes = range(N_FOR_VERDICT, most + 1)  # power grows with n
-    return N_FOR_VERDICT + bisect.bisect_left(sizes, True, key=lambda n: power_of(n, d_z, alpha) >= power)
+    return N_FOR_VERDICT + bisect.bisect_left(sizes, True, key=lambda n: power_of(n, d_z, alpha) >= POWER)
 
 
 # --- records

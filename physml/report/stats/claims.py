@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from physml.base.check import non_negative
 from physml.base.errors import InputError
 from physml.report.stats.summary import (
     LEVEL,
@@ -170,7 +169,6 @@ def tie_verdict(
         p: Its p-value, adjusted for all comparisons of the table.
         comparisons: Their number: "unlike by more than the margin" is tested at 5 % / comparisons.
     """
-    non_negative("margin", margin)
     if p is None:
         return None
     if p < ALPHA:
