@@ -56,7 +56,7 @@ def text(tables: Iterable[Table]) -> str:
 def line(table: Table) -> tuple[str, ...]:
     """The line of a table."""
     spec, coverage, rest = table.spec, Coverage(table), table.rest
-    printed = [outcome_of(cell.state) for cell in table.cells if cell.published is not None]
+    printed = [outcome_of(cell.state) for cell in table.printed]
     return (
         f"[{spec.id}](tables/{spec.id}.md)",
         spec.title,

@@ -109,6 +109,16 @@ class Table:
         places = product(self.spec.rows, self.spec.columns)
         return [Placed(*at, self.spec.cell(*at), cell) for at, cell in zip(places, self.cells, strict=True)]
 
+    @cached_property
+    def of(self) -> dict[tuple[str, str], CellResult]:
+        """The cells by label of the row and key of the column."""
+        return {(cell.row, cell.column): cell for cell in self.cells}
+
+    @cached_property
+    def printed(self) -> list[CellResult]:
+        """The cells with a printed number."""
+        return [cell for cell in self.cells if cell.published is not None]
+
     def column(self, key: str) -> list[CellResult]:
         return [cell for cell in self.cells if cell.column == key]
 
@@ -119,7 +129,7 @@ class Table:
     @property
     def own(self) -> bool:
         """True if no paper printed any of the row's numbers."""
-        return all(cell.published is None for cell in self.cells)
+        return not self.printed
 
 
 def collect(

@@ -81,7 +81,7 @@ def fact_lines(table: Table) -> list[str]:
     over_splits = spec.spread == "splits" and not spec.paired
     spread = "sd over splits of the mean over seeds" if over_splits else "sd over runs"
     lines = [f"Runs: seeds {seeds}{splits}; {spread}"]
-    if spec.spread == "splits" and any(cell.published for cell in table.cells):
+    if spec.spread == "splits" and not table.own:
         lines.append(
             "The paper's splits are the same as ours: the intervals here take both sides as independent, and "
             "are wider than they need be"

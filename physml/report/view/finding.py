@@ -30,10 +30,6 @@ class _Missing(Exception):
     """A number of the sentence is not there."""
 
 
-def printed_cells(table: Table) -> list[CellResult]:
-    return [cell for cell in table.cells if cell.published is not None]
-
-
 def finding_text(table: Table) -> str:
     """The sentences of the config with their numbers; made ones where a number or the outcomes differ."""
     return written(table) or _made(table)
@@ -45,7 +41,6 @@ def written(table: Table) -> str | None:
     if spec.finding is None or spec.finding.outcomes != outcomes(table):
         return None
     labels, keys = [row.label for row in spec.rows], [column.key for column in spec.columns]
-    of = {(cell.row, cell.column): cell for cell in table.cells}
 
     def fill(label: str, key: str, part: str) -> str:
         if part == "rank":
@@ -54,9 +49,9 @@ def written(table: Table) -> str | None:
                 raise _Missing
             return f"{ranks.mean[label]:.1f}"
         if part == "times":
-            first, second = (_summary(of[name, key]).mean for name in label.split("//"))
+            first, second = (_summary(table.of[name, key]).mean for name in label.split("//"))
             return f"{first / second:.2g}"
-        return _number(of[label, key], part)
+        return _number(table.of[label, key], part)
 
     try:
         return filled(" ".join(spec.finding.text.split()), labels, keys, fill)
@@ -66,7 +61,7 @@ def written(table: Table) -> str | None:
 
 def outcomes(table: Table) -> str:
     """The outcomes that a sentence rests on: their counts; without printed numbers the best rows."""
-    return best_rows(table) if table.own else counts(cell.state for cell in printed_cells(table))
+    return best_rows(table) if table.own else counts(cell.state for cell in table.printed)
 
 
 def best_rows(table: Table) -> str:
@@ -133,8 +128,8 @@ def _made(table: Table) -> str:
         return (
             _best_ranks(table) or "Rows of our own, without printed numbers; the best of each column is bold."
         )
-    cells = printed_cells(table)
-    text = f"{len(cells)} printed {'number' if len(cells) == 1 else 'numbers'}: {outcomes(table)}."
+    n = len(table.printed)
+    text = f"{n} printed {'number' if n == 1 else 'numbers'}: {outcomes(table)}."
     tested = f" Its ranking here: {table.claim_verdict or 'no verdict yet'}." if claimed else ""
     return text + claimed + tested
 
@@ -164,7 +159,7 @@ class Coverage:
     @cached_property
     def cells(self) -> list[CellResult]:
         own = [cell for cell in self.table.cells if cell.wanted]
-        return own if self.table.own else printed_cells(self.table)
+        return own if self.table.own else self.table.printed
 
     @cached_property
     def trained(self) -> list[CellResult]:

@@ -112,10 +112,10 @@ def _reference_lines(table: Table) -> Iterator[tuple[str, ...]]:
     columns = [(column.key, decimals(table, column)) for column in table.spec.columns]
     for name, scores in table.references.items():
         yield name, *(mean_text(scores.get(key), places) for key, places in columns)
-    of = {(cell.row, cell.column): cell for cell in table.cells}
     for row in table.spec.rows:
-        if any(of[row.label, key].over for key, _ in columns):
-            yield f"{row.label}: gain", *(_over_text(of[row.label, key], places) for key, places in columns)
+        cells = [(table.of[row.label, key], places) for key, places in columns]
+        if any(cell.over for cell, _ in cells):
+            yield f"{row.label}: gain", *(_over_text(cell, places) for cell, places in cells)
 
 
 def _over_text(cell: CellResult, places: int) -> str:
