@@ -84,11 +84,11 @@ def ranked(spec: TableSpec, of: Mapping[str, Runs]) -> Ranking | None:
         improving.update(c.title for c, cell_runs in zip(columns, runs, strict=True) if cell_runs.improving)
         if not all(learned):
             untrained[row.label] = tuple(c.title for c, it in zip(columns, learned, strict=True) if not it)
-    directions = [column.better for column in columns]
     if len(scores) < FEWEST_ROWS:
-        return Ranking(columns, scores, None, middle, left_out, spread=spec.spread)
+        return Ranking(columns, scores, None, middle, left_out, spec.spread)
+    directions = [column.better for column in columns]
     judged = {
-        row: [math.nan if samples[row][k] is None else mean for k, mean in enumerate(means)]
+        row: [math.nan if runs is None else mean for mean, runs in zip(means, samples[row], strict=True)]
         for row, means in scores.items()
     }
     ranks, behind = mean_ranks(judged, directions), rank_gaps(samples, directions)
@@ -102,16 +102,16 @@ def _lacking(spec: TableSpec, row: Row, columns: Sequence[Column], of: Mapping[s
     for column in columns:
         cell = spec.cell(row, column)
         runs = of.get(cell.experiment or "")
-        requested = len(spec.places_of(cell.experiment))
-        done = 0 if runs is None else len(runs.values(column))
         reason = None
-        if done < requested:
-            reason = f"{done}/{requested} runs on" if done else "not run on"
-        elif runs is not None and (why := incomparable(column, cell, runs)):
-            reason = f"{why} on"
+        if runs is None or not (done := len(runs.values(column))):
+            reason = "not run"
+        elif done < len(runs.places):
+            reason = f"{done}/{len(runs.places)} runs"
+        else:
+            reason = incomparable(column, cell, runs)
         if reason:
             reasons.setdefault(reason, []).append(column.title)
-    return "; ".join(f"{reason} {', '.join(titles)}" for reason, titles in reasons.items())
+    return "; ".join(f"{reason} on {', '.join(titles)}" for reason, titles in reasons.items())
 
 
 # --- in words
