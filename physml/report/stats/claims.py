@@ -60,6 +60,11 @@ class Gain:
         return max(below((self.mean - margin) / error), below((-margin - self.mean) / error))
 
 
+def p_text(p: float) -> str:
+    """`p = 0.03`, or `p < 0.0001`."""
+    return f"p = {p:.2g}" if p >= 1e-4 else "p < 0.0001"
+
+
 def gain(
     first: Values,
     second: Values,

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from physml.report.stats.across import Middle, Ranks, interquartile_mean, mean_ranks, rank_gaps
+from physml.report.stats.claims import p_text
 from physml.report.stats.summary import Spread, by_split, summarise_runs
 from physml.report.table.runs import Runs, incomparable
 from physml.report.table.spec import Column, Row, TableSpec
@@ -163,8 +164,8 @@ def rank_rules(ranking: Ranking | None) -> Iterator[str]:
 
 
 def tests_text(ranks: Ranks) -> str:
-    p = "p < 0.0001" if ranks.p < 1e-4 else f"p = {ranks.p:.2g}"
-    return f"Critical difference {ranks.critical:.2f}; Friedman's test of `all rows are alike`: {p}"
+    test = f"Friedman's test of `all rows are alike`: {p_text(ranks.p)}"
+    return f"Critical difference {ranks.critical:.2f}; {test}"
 
 
 def rank_lines(ranking: Ranking) -> Iterator[str]:

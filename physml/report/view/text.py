@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from physml.config.conf_files import shown
 from physml.report.outcome import Outcome, outcome_of
-from physml.report.stats.claims import Gain
+from physml.report.stats.claims import Gain, p_text
 from physml.report.table.claims import ClaimPart
 from physml.report.table.collect import CellResult, Table, Yours
 from physml.report.table.fact_text import fact_lines, reason_lines, rule_lines
@@ -149,7 +149,7 @@ def _part_text(part: ClaimPart, gain: Gain, column: Column, table: Table) -> str
     else:
         text = f"gain {gain_text(gain.mean, gain.low, gain.high, places)}{unit}, n = {gain.n}"
     if part.p is not None:
-        text += f", p = {part.p:.2g}" if part.p >= 1e-4 else ", p < 0.0001"
+        text += f", {p_text(part.p)}"
     if gain.new_low is not None and not part.ratio:
         text += f"; on new splits {gain_text(gain.mean, gain.new_low, gain.new_high, places)}"
     if part.chance:
