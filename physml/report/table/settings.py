@@ -146,25 +146,20 @@ def collect_settings(spec: SettingsSpec, conf: Path = CONF) -> SettingsTable:
 # --- what conf/ says
 
 
+@dataclass(frozen=True)
 class Files:
     """The experiments, searches and config files of a folder like conf/."""
 
-    def __init__(self, conf: Path = CONF) -> None:
-        self.conf = conf
-        self._experiments: dict[str, studies.Experiment] = {}
-
-    def experiment(self, name: str) -> studies.Experiment:
-        if name not in self._experiments:
-            self._experiments[name] = studies.experiment(name, self.conf)
-        return self._experiments[name]
+    conf: Path = CONF
 
     def setting(self, experiment: str, key: str) -> Any:
         """An experiment's setting: its own, else that of the file that is chosen for the group."""
-        contents = self.experiment(experiment)
+        contents = studies.experiment(experiment, self.conf)
         group, *inner = key.split(".")
         value = _at(contents.settings, [group, *inner])
         if value is _ABSENT and (chosen := contents.choices.get(group) or self._default(group)):
-            value = _at(content_of(self._file(group, chosen)), inner)
+            file = conf_files.find(group, chosen, self.conf) or self.conf / group / f"{chosen}.yaml"
+            value = _at(content_of(file), inner)
         if value is _ABSENT:
             raise ConfigError(f"experiment {experiment} has no setting {key}.")
         if isinstance(value, str) and "${" in value:
@@ -172,11 +167,8 @@ class Files:
         return value
 
     def provenance(self, experiment: str) -> str | None:
-        kind = self.experiment(experiment).settings["provenance"].get("kind")
+        kind = studies.experiment(experiment, self.conf).settings["provenance"].get("kind")
         return None if kind is None else str(kind)
-
-    def _file(self, group: str, chosen: str) -> Path:
-        return conf_files.find(group, chosen, self.conf) or self.conf / group / f"{chosen}.yaml"
 
     def _default(self, group: str) -> str | None:
         """The file that every run takes for a group."""

@@ -71,8 +71,7 @@ def best_rows(table: Table) -> str:
     best = []
     for column in table.spec.columns:
         means = {cell.row: mean for cell in table.column(column.key) if (mean := cell.eligible) is not None}
-        choose = min if column.better == "lower" else max
-        best += [choose(means, key=means.__getitem__)] if means else []
+        best += [row for row in means if row in column.best(means)][:1]
     return "; ".join(best)
 
 
