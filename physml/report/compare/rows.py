@@ -14,7 +14,7 @@ from typing import Literal, cast
 from physml.base.errors import ConfigError, InputError, suggest
 from physml.records.schema import scores_of
 from physml.report.stats.claims import ALPHA, DIGITS, Gain, differences, gain, holm
-from physml.report.stats.summary import N_FOR_VERDICT, Better, Spread, Values, by_split, t_quantile
+from physml.report.stats.summary import N_FOR_VERDICT, Better, Spread, Values, independent, t_quantile
 from physml.report.table.runs import Runs, incomparable
 from physml.report.table.spec import DIRECTIONS, Cell, Column
 
@@ -82,12 +82,7 @@ def compare_values(
     """Two rows in one column, not yet corrected for other columns. Arguments as of `claims.gain`."""
     by_run = differences(first, second, column.better)
     difference = gain(first, second, column.better, spread, test_to_train)
-
-    def independent(values: Values) -> list[float]:
-        common = {at: values[at] for at in by_run}
-        return by_split(common) if spread == "splits" else list(common.values())
-
-    ours, theirs = independent(first), independent(second)
+    ours, theirs = (independent({at: row[at] for at in by_run}, spread) for row in (first, second))
     return RowComparison(
         column=column,
         pairs=tuple(Pair(*at, first[at], second[at], value) for at, value in by_run.items()),
@@ -97,7 +92,7 @@ def compare_values(
         gain=difference,
         d_z=effect_size(difference),
         p=difference.p_value(),
-        p_wilcoxon=wilcoxon_p(independent(by_run)),
+        p_wilcoxon=wilcoxon_p(independent(by_run, spread)),
         p_adjusted=difference.p_value(),
     )
 

@@ -13,7 +13,7 @@ from physml.report.stats.summary import (
     Better,
     Spread,
     Values,
-    by_split,
+    independent,
     summarise,
     t_quantile,
 )
@@ -91,7 +91,7 @@ def gain(
     paired = differences(first, second, better)
     if not paired:
         raise InputError("a paired comparison needs runs of equal split and seed; the two rows share none.")
-    summary = summarise(by_split(paired) if spread == "splits" else list(paired.values()), "higher")
+    summary = summarise(independent(paired, spread), "higher")
     difference = Gain(summary.n, summary.mean, summary.sd, summary.low, summary.high)
     if spread == "runs" or test_to_train is None or summary.sd is None:
         return difference

@@ -100,8 +100,10 @@ def summarise(values: Sequence[float], better: Better, bounds: Bounds = (-math.i
     return Summary(n, mean, sd, max(bounds[0], mean - half), min(bounds[1], mean + half), best)
 
 
-def by_split(values: Values) -> list[float]:
-    """The mean over the starts of each split, in the order of the splits."""
+def independent(values: Values, spread: Spread) -> list[float]:
+    """The values of runs, or of each split the mean over its starts, in the order of splits and seeds."""
+    if spread == "runs":
+        return [values[at] for at in sorted(values)]
     return [math.fsum(starts) / len(starts) for starts in _starts(values)]
 
 
@@ -126,11 +128,8 @@ def summarise_runs(
         >>> s.n, s.mean, round(s.sd, 4), s.best
         (2, 3.5, 2.1213, 1.0)
     """
-    ordered = [values[key] for key in sorted(values)]
-    if spread == "runs" or not values:
-        return summarise(ordered, better, bounds=bounds)
-    best = min(ordered) if better == "lower" else max(ordered)
-    return dataclasses.replace(summarise(by_split(values), better, bounds=bounds), best=best)
+    best = summarise(list(values.values()), better).best
+    return dataclasses.replace(summarise(independent(values, spread), better, bounds), best=best)
 
 
 def within_splits(values: Values) -> tuple[float, float] | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from physml.report.stats.across import Middle, Ranks, interquartile_mean, mean_ranks, rank_gaps
 from physml.report.stats.claims import p_text
-from physml.report.stats.summary import Spread, by_split, summarise_runs
+from physml.report.stats.summary import Spread, independent, summarise_runs
 from physml.report.table.runs import Runs, incomparable
 from physml.report.table.spec import Column, Row, TableSpec
 from physml.report.text.document import NONE, Block, Grid, Lines, letters
@@ -66,25 +66,17 @@ def ranked(spec: TableSpec, of: Mapping[str, Runs]) -> Ranking | None:
         if reason := _lacking(spec, row, columns, of):
             left_out[row.label] = reason
             continue
-        runs = [of[spec.cell(row, column).experiment or ""] for column in columns]
-        values = [cell_runs.values(column) for cell_runs, column in zip(runs, columns, strict=True)]
-        scores[row.label] = [
-            summarise_runs(cell_values, column.better, spec.spread).mean
-            for cell_values, column in zip(values, columns, strict=True)
-        ]
-        row_samples = [
-            by_split(v) if spec.spread == "splits" else [v[at] for at in sorted(v)] for v in values
-        ]
-        if alike and all(len(sample) > 1 for sample in row_samples):
-            middle[row.label] = interquartile_mean(row_samples)
-        learned = [
-            cell_runs.chance(column, spec.spread) is None
-            for cell_runs, column in zip(runs, columns, strict=True)
-        ]
-        samples[row.label] = [sample if it else None for sample, it in zip(row_samples, learned, strict=True)]
-        improving.update(c.title for c, cell_runs in zip(columns, runs, strict=True) if cell_runs.improving)
-        if not all(learned):
-            untrained[row.label] = tuple(c.title for c, it in zip(columns, learned, strict=True) if not it)
+        runs = {column: of[spec.cell(row, column).experiment or ""] for column in columns}
+        values = {column: known.values(column) for column, known in runs.items()}
+        scores[row.label] = [summarise_runs(v, c.better, spec.spread).mean for c, v in values.items()]
+        by_column = {column: independent(v, spec.spread) for column, v in values.items()}
+        if alike and all(len(sample) > 1 for sample in by_column.values()):
+            middle[row.label] = interquartile_mean([*by_column.values()])
+        at_chance = [column for column, known in runs.items() if known.chance(column, spec.spread)]
+        samples[row.label] = [None if c in at_chance else sample for c, sample in by_column.items()]
+        improving.update(column.title for column, known in runs.items() if known.improving)
+        if at_chance:
+            untrained[row.label] = tuple(column.title for column in at_chance)
     if len(scores) < FEWEST_ROWS:
         return Ranking(columns, scores, None, middle, left_out, spec.spread)
     directions = [column.better for column in columns]
