@@ -4,8 +4,6 @@
 the diff before you commit.
 """
 
-import csv
-import io
 import itertools
 import re
 from functools import cache
@@ -28,7 +26,7 @@ from physml.report.table import typed
 from physml.report.table.collect import collect, table_state
 from physml.report.table.fact_text import fact_lines, search_lines, searched_here
 from physml.report.table.spec import TableSpec
-from physml.report.text.document import FORMS, Grid, text_of, write
+from physml.report.text.document import FORMS, Grid, write
 from physml.report.view.finding import finding_text
 from physml.report.view.text import claim_lines, document, values
 
@@ -383,15 +381,6 @@ def test_rendering_is_golden(name: str) -> None:
         assert numbers[0] == pytest.approx(numbers[1], rel=1e-10)
         rendered, kept = NUMBER.sub("#", rendered), NUMBER.sub("#", kept)
     assert rendered == kept
-
-
-def test_no_cell_is_empty() -> None:
-    page = document(synthetic())
-    grids = [block for block in page.long if isinstance(block, Grid)]
-    assert len(grids) == 3
-    for heads, line in ((grid.heads, line) for grid in grids for line in grid.lines):
-        assert len(line) == len(heads) and all(text_of(text).strip() for text in line)
-    assert all(all(row) for row in csv.reader(io.StringIO(FORMS["csv"](page))))
 
 
 def test_writing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
