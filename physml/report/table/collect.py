@@ -1,7 +1,7 @@
 """Tables: a spec and the records of runs become cells with a state. No torch, no hydra.
 
 `collect` is pure: it takes the spec, the wanted identities and all records, and says for each cell what is
-known. `table_text` puts it into words, `document` prints it.
+known. `view.text` puts it into words, `text` prints it.
 """
 
 import dataclasses
