@@ -1,4 +1,4 @@
-"""What came out of a table, in one to three sentences, and how much of it was trained.
+"""The finding of a table, in one to three sentences, and how much of it was trained.
 
 The sentences are written in its config, or made from its verdicts.
 """
