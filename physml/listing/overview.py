@@ -6,7 +6,7 @@ from physml.report.outcome import ALL, outcome_of
 from physml.report.table.collect import Table
 from physml.report.table.fact_text import hours_text, rest_text
 from physml.report.text.document import NONE, md_table
-from physml.report.view.coverage import Coverage
+from physml.report.view.finding import Coverage
 
 OUTCOMES = tuple(f"{word.sign} {word.name}" for word in ALL)
 HEADS = ("table", "what it asks", "trained (n ≥ 3)", *OUTCOMES, "cost", "to complete")
@@ -56,7 +56,7 @@ def text(tables: Iterable[Table]) -> str:
 def line(table: Table) -> tuple[str, ...]:
     """The line of a table."""
     spec, coverage, rest = table.spec, Coverage(table), table.rest
-    printed = [outcome_of(cell.state) for cell in table.cells if cell.published is not None]
+    printed = [outcome_of(cell.state) for cell in table.printed]
     return (
         f"[{spec.id}](tables/{spec.id}.md)",
         spec.title,

@@ -1,4 +1,4 @@
-"""Six outcomes for a reader, from the exact words of states: the one mapping for terminal, pages and lists.
+"""States, and the six outcomes that a reader has of them: the one mapping for terminal, pages and lists.
 
 The exact words, which say whose settings were compared and why there is no verdict, stand in `--long`, on
 the page of a cell and in CSV files.
@@ -8,7 +8,25 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from physml.report.state import State
+
+@dataclass(frozen=True)
+class State:
+    """The state of a cell, a curve or a setting: a word with its reason, and how many runs are there of those
+    wanted, where the word needs them.
+
+    Example:
+        >>> str(State("agrees")), str(State("blocked", "no data")), str(State("partial", done=3, wanted=5))
+        ('agrees', 'blocked: no data', 'partial 3/5')
+    """
+
+    word: str
+    reason: str | None = None
+    done: int | None = None
+    wanted: int | None = None
+
+    def __str__(self) -> str:
+        counts = "" if self.wanted is None else f" {self.done}/{self.wanted}"
+        return f"{self.word}{counts}" + (f": {self.reason}" if self.reason else "")
 
 
 @dataclass(frozen=True)
@@ -32,16 +50,17 @@ NO_VERDICT = Outcome("no verdict", "·", "wait", "dim")  # runs are there, but t
 ALL = (*SIX, NO_VERDICT)
 
 CONTEXT = "context: "  # before the words for a number that a paper quotes from other work
-STARTS = (
-    *((word, REPRODUCED) for word in ("agrees", "reached", "alike")),
-    *((word, BETTER) for word in ("exceeded", "ours better")),
-    *((word, REPRODUCED) for word in ("same", "rounded", "inside")),  # of a setting
-    *((word, EVEN) for word in ("cannot be told apart", "not decidable")),
-    *((word, NOT_REACHED) for word in ("not reached", "no better than", "theirs better", "diverged")),
-    *((word, DIFFERS) for word in ("differs", "outside")),
-    *((word, NOT_RUN) for word in ("missing", "stale", "blocked", "failed", "quoted", "not run")),
-    *((word, NOT_RUN) for word in ("no printed", "no experiment", "no search")),
-)
+STARTS: dict[Outcome, tuple[str, ...]] = {
+    REPRODUCED: ("agrees", "reached", "alike", *("same", "rounded", "inside")),  # the last three of a setting
+    BETTER: ("exceeded", "ours better"),
+    EVEN: ("cannot be told apart", "not decidable"),
+    NOT_REACHED: ("not reached", "no better than", "theirs better", "diverged"),
+    DIFFERS: ("differs", "outside"),
+    NOT_RUN: (
+        *("missing", "stale", "blocked", "failed", "quoted", "not run"),
+        *("no printed", "no experiment", "no search"),
+    ),
+}
 AS_THEY_ARE = ("differs: better", "differs: worse", "failed", "diverged", "running", "blocked")
 SHORT_BUDGET = "short budget"  # the reason of a state that is not comparable
 
@@ -54,7 +73,7 @@ def outcome_of(state: State) -> Outcome:
         ('better here', 'not reached here')
     """
     word = state.word.removeprefix(CONTEXT)
-    return next((outcome for start, outcome in STARTS if word.startswith(start)), NO_VERDICT)
+    return next((outcome for outcome, starts in STARTS.items() if word.startswith(starts)), NO_VERDICT)
 
 
 def words_of(state: State) -> str:

@@ -29,7 +29,7 @@ class Reference:
     models: tuple[str, ...] = ()  # files of conf/model; * stands for any text
     datasets: tuple[str, ...] = ()  # files of conf/dataset, likewise
 
-    def of(self, kind: Literal["papers", "models", "datasets"], names: Iterable[str]) -> bool:
+    def of(self, kind: str, names: Iterable[str]) -> bool:
         return any(fnmatchcase(name, pattern) for name in names for pattern in getattr(self, kind))
 
 
@@ -44,15 +44,9 @@ def cited(
     papers: Iterable[str], models: Iterable[str] = (), datasets: Iterable[str] = ()
 ) -> dict[str, Reference]:
     """Papers first, then models, then data sets, each once."""
-    entries: dict[str, Reference] = {}
-    kinds = (("papers", list(papers)), ("models", list(models)), ("datasets", list(datasets)))
-    for kind, names in kinds:
-        entries |= {
-            key: reference
-            for key, reference in references().items()
-            if reference.of(kind, names) and key not in entries  # type: ignore[arg-type]
-        }
-    return entries
+    named = {"papers": list(papers), "models": list(models), "datasets": list(datasets)}
+    works = references().items()
+    return {key: work for kind, names in named.items() for key, work in works if work.of(kind, names)}
 
 
 def bibtex(key: str, reference: Reference) -> str:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from physml.base.errors import ConfigError
 from physml.records.searches import best_trial, content_of_file, results_path
-from physml.report.figure.search_plot import write_search_plot
+from physml.report.figure.pictures import write_search_plot
 from physml.search.points import importances
 from physml.search.spec import load_search
 

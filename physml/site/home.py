@@ -8,7 +8,7 @@ from physml.report.outcome import ALL, NO_VERDICT, NOT_RUN, outcome_of, words_of
 from physml.report.references import cited
 from physml.report.table.collect import Placed
 from physml.report.table.numbers import mean_text, printed_text
-from physml.report.view.finding import NAMED, printed_cells, written
+from physml.report.view.finding import NAMED, written
 from physml.site import plots
 from physml.site.content import Content, Results, paper_of
 from physml.site.data import settings_of
@@ -75,7 +75,7 @@ def headlines(content: Content) -> list[Results]:
 
 
 def _verdicts(results: Results) -> int:
-    return sum(outcome_of(cell.state) not in (NOT_RUN, NO_VERDICT) for cell in printed_cells(results.table))
+    return sum(outcome_of(cell.state) not in (NOT_RUN, NO_VERDICT) for cell in results.table.printed)
 
 
 def _points(results: Results) -> Iterator[plots.Point]:

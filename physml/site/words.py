@@ -4,7 +4,7 @@ import hashlib
 import re
 import unicodedata
 
-from physml.report.state import State
+from physml.report.outcome import State
 
 LONGEST = 40  # characters of a reason in a table; a cell's own page has it whole
 

@@ -11,8 +11,7 @@ from rich.console import Console
 
 from physml.base.errors import DataError, suggest
 from physml.base.text import csv_cell, plain, shown, tex
-from physml.report.outcome import outcome_of
-from physml.report.state import State
+from physml.report.outcome import State, outcome_of
 from physml.report.text.document import Cell, Document, Grid, Lines, comma_separated, markdown
 from physml.report.text.screen import Screen
 from physml.run.trackers.registry import SERVICES

@@ -4,8 +4,7 @@ import itertools
 
 import pytest
 
-from physml.report.outcome import ALL, SIX, counts, outcome_of, signed, words_of
-from physml.report.state import State
+from physml.report.outcome import ALL, SIX, State, counts, outcome_of, signed, words_of
 from physml.report.stats.comparison import Comparison, Outcome, Reading
 from physml.report.stats.verdict import Settings, verdict
 

@@ -17,7 +17,7 @@ from wandb.proto import wandb_internal_pb2 as pb
 
 from physml.config.conf_files import without_places
 from physml.records import record
-from physml.report.figure import run_plot
+from physml.report.figure import pictures
 from physml.run.trackers import wandb as tracker
 from physml.run.trackers.tracker import TrackedRun
 
@@ -134,7 +134,7 @@ def test_a_fault_of_the_tracker_hurts_nothing(moment, monkeypatch, caplog):
 
     monkeypatch.setattr(wandb, "init", init)
     if moment == "plot":
-        monkeypatch.setattr(run_plot, "plot_rows", full_disk)
+        monkeypatch.setattr(pictures, "plot_rows", full_disk)
     caplog.set_level(logging.WARNING)
     tracked = h.make(h.spec_of(h.odd(*OFFLINE)))
     assert h.numbers(tracked) == h.numbers(want)

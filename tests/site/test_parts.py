@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from physml.listing import inventory
-from physml.report.state import State
+from physml.report.outcome import State
 from physml.report.stats.summary import Published, Summary
 from physml.site import pareto, plots, prose, words
 from physml.site.catalogue import _facts

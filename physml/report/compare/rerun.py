@@ -12,7 +12,7 @@ difference is judged by two limits:
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -142,16 +142,12 @@ def start_of(old: Record, new: Record) -> tuple[int, float] | None:
         step = next((step for step in rows if step in others), None)
         if step is None:
             return None
-        pairs = [(float(rows[step][name]), float(others[step][name])) for name in _scored(rows[step])]
+        scored = [name for name, value in rows[step].items() if "/" in name and value]
+        pairs = [(float(rows[step][name]), float(others[step][name])) for name in scored]
     except (RecordError, MissingExtra, KeyError, ValueError):
         return None
     largest = ((abs(a - b) / size if (size := max(abs(a), abs(b))) else 0.0) for a, b in pairs)
     return int(step), max(largest, default=0.0)
-
-
-def _scored(row: Mapping[str, str]) -> list[str]:
-    """The columns of a row with a loss or a metric."""
-    return [name for name, value in row.items() if "/" in name and value]
 
 
 # --- what differs
@@ -162,11 +158,8 @@ def _flat(record: Record) -> dict[str, Any]:
     data = record.get("data") or {}
     files = {file["name"]: file["sha256"] for file in data.get("files") or ()}
     kept = {key: data.get(key) for key in ("version", "kind", "sizes")} | {"files": files}
-    fingerprint = str(data.get("fingerprint") or "none")
-    return {
-        **{key: record.get(key) for key in FIELDS},
-        "data": kept | {"fingerprint": fingerprint},
-    }
+    kept["fingerprint"] = str(data.get("fingerprint") or "none")
+    return {key: record.get(key) for key in FIELDS} | {"data": kept}
 
 
 Difference = tuple[str, Any, Any]
@@ -203,19 +196,16 @@ def _between(old: Record, new: Record) -> str:
     differences_found = _differences(old, new)
     if old.get("code", {}).get("dirty"):
         differences_found.append(("code", "with changes that were not committed", None))
-    phrases = "; ".join(_phrases(differences_found))
+    phrases = "; ".join(_phrase(*pair) for pair in differences_found if pair[0] != "code.dirty" or pair[2])
     return f" Other than recorded: {phrases}." if phrases else ""
 
 
-def _phrases(pairs: Iterable[Difference]) -> Iterator[str]:
-    for name, before, after in pairs:
-        if name == "code":
-            yield f"the code then, {before}"
-        elif name == "code.dirty":
-            if after:
-                yield "the code now, with changes that are not committed"
-        else:
-            yield f"{name.replace('.', ' ', 1)} {_short(after)}, was {_short(before)}"
+def _phrase(name: str, before: Any, after: Any) -> str:
+    if name == "code":
+        return f"the code then, {before}"
+    if name == "code.dirty":
+        return "the code now, with changes that are not committed"
+    return f"{name.replace('.', ' ', 1)} {_short(after)}, was {_short(before)}"
 
 
 def _short(value: Any) -> str:

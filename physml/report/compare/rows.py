@@ -4,17 +4,17 @@ The pairs are splits, after averaging over the starts of each, or runs of equal 
 difference and intervals; here stand the effect size, two tests, and how many pairs a decision would need.
 """
 
+import bisect
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
-from physml.base.check import within
 from physml.base.errors import ConfigError, InputError, suggest
 from physml.records.schema import scores_of
 from physml.report.stats.claims import ALPHA, DIGITS, Gain, differences, gain, holm
-from physml.report.stats.summary import N_FOR_VERDICT, Better, Spread, Values, by_split, t_quantile
+from physml.report.stats.summary import N_FOR_VERDICT, Better, Spread, Values, independent, t_quantile
 from physml.report.table.runs import Runs, incomparable
 from physml.report.table.spec import DIRECTIONS, Cell, Column
 
@@ -82,12 +82,7 @@ def compare_values(
     """Two rows in one column, not yet corrected for other columns. Arguments as of `claims.gain`."""
     by_run = differences(first, second, column.better)
     difference = gain(first, second, column.better, spread, test_to_train)
-
-    def independent(values: Values) -> list[float]:
-        common = {at: values[at] for at in by_run}
-        return by_split(common) if spread == "splits" else list(common.values())
-
-    ours, theirs = independent(first), independent(second)
+    ours, theirs = (independent({at: row[at] for at in by_run}, spread) for row in (first, second))
     return RowComparison(
         column=column,
         pairs=tuple(Pair(*at, first[at], second[at], value) for at, value in by_run.items()),
@@ -97,7 +92,7 @@ def compare_values(
         gain=difference,
         d_z=effect_size(difference),
         p=difference.p_value(),
-        p_wilcoxon=wilcoxon_p(independent(by_run)),
+        p_wilcoxon=wilcoxon_p(independent(by_run, spread)),
         p_adjusted=difference.p_value(),
     )
 
@@ -144,7 +139,7 @@ def wilcoxon_p(differences: Sequence[float]) -> float | None:
         0.03125
     """
     import numpy as np
-    from scipy.stats import PermutationMethod, wilcoxon
+    from scipy.stats import wilcoxon
 
     if len(differences) < N_FOR_VERDICT:
         return None
@@ -153,11 +148,7 @@ def wilcoxon_p(differences: Sequence[float]) -> float | None:
     if not len(sizes):
         return 1.0
     sizes = np.round(sizes / np.abs(sizes).max(), DIGITS)  # 2.7 and 2.7000000000001 are tied
-    tied = len(np.unique(np.abs(sizes))) < len(sizes)
-    method: Any = "exact" if len(sizes) <= 50 else "approx"
-    if tied:
-        method = PermutationMethod(n_resamples=2**13) if len(sizes) <= 13 else "approx"
-    return float(wilcoxon(sizes, method=method).pvalue)
+    return float(wilcoxon(sizes).pvalue)
 
 
 def power_of(n: int, d_z: float, alpha: float = ALPHA) -> float:
@@ -171,7 +162,6 @@ def power_of(n: int, d_z: float, alpha: float = ALPHA) -> float:
     """
     from scipy.special import nctdtr
 
-    within("alpha", alpha, 0.0, 1.0)
     if n < 2:
         raise InputError(f"a paired t-test needs at least 2 pairs; got {n}.")
     if math.isinf(d_z):
@@ -181,22 +171,15 @@ def power_of(n: int, d_z: float, alpha: float = ALPHA) -> float:
     return float(1 - nctdtr(n - 1, shift, t) + wrong_sign)
 
 
-def pairs_needed(d_z: float, alpha: float = ALPHA, power: float = POWER, most: int = MOST) -> int:
-    """The least number of pairs that finds an effect d_z with this power; `most` + 1 if that is not enough.
+def pairs_needed(d_z: float, alpha: float = ALPHA, most: int = MOST) -> int:
+    """The least number of pairs that finds an effect d_z with the power `POWER`; `most` + 1 if none does.
 
     Example:
         >>> pairs_needed(0.5), pairs_needed(0.0)
         (34, 1001)
     """
-    within("power", power, 0.0, 1.0)
-    low, high = N_FOR_VERDICT, most + 1  # power grows with n: the answer is in low..high
-    while low < high:
-        middle = (low + high) // 2
-        if power_of(middle, d_z, alpha) >= power:
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    sizes = range(N_FOR_VERDICT, most + 1)  # power grows with n
+    return N_FOR_VERDICT + bisect.bisect_left(sizes, True, key=lambda n: power_of(n, d_z, alpha) >= POWER)
 
 
 # --- records

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from physml.base.errors import InputError
 from physml.report.compare.rows import MOST, POWER, RowComparison, Side, compare_runs, corrected
 from physml.report.stats.budgets import differences
-from physml.report.stats.claims import ALPHA
+from physml.report.stats.claims import ALPHA, p_text
 from physml.report.stats.summary import N_FOR_VERDICT, Spread
 from physml.report.table.numbers import gain_text
 from physml.report.table.spec import Cell, Column
@@ -132,15 +132,16 @@ def sentence(result: RowComparison, names: tuple[str, str], columns: int = 1) ->
     first, second = names
     verdict, gap, places = result.verdict, result.gain, _places(result)
     what = _counted(gap.n, result)
-    if verdict == "too few pairs":
+    if result.p is None or result.p_adjusted is None:
         return f"no verdict from {what}; {N_FOR_VERDICT} are the fewest."
     if verdict == "equal":
         return f"{first} and {second} are equal in every one of {what}."
     ahead, behind = (first, second) if gap.mean > 0 else (second, first)
     by = f"{abs(gap.mean):.{places}f}{_unit(result.column)}"
     interval = _ahead(result, gap.low, gap.high)
-    evidence = f"95 % interval {interval}, {what}, {_p_is(result.p)}"
-    evidence += f", corrected {_short_p(result.p_adjusted)}" if columns > 1 else ""
+    evidence = f"95 % interval {interval}, {what}, {p_text(result.p)}"
+    if columns > 1:
+        evidence += f", corrected {p_text(result.p_adjusted).removeprefix('p ').removeprefix('= ')}"
     if verdict != "cannot be told apart":
         text = f"{ahead} is better than {behind} by {by} ({evidence})."
         if gap.new_low is not None and gap.new_high is not None:
@@ -171,18 +172,7 @@ def _other_test(result: RowComparison) -> str:
         return ""
     if (result.p < ALPHA) == (result.p_wilcoxon < ALPHA):
         return ""
-    return f" Wilcoxon's test disagrees with the t test: {_p_is(result.p_wilcoxon)}."
-
-
-def _p_is(p: float | None) -> str:
-    short = _short_p(p)
-    return f"p {short}" if short.startswith("<") else f"p = {short}"
-
-
-def _short_p(p: float | None) -> str:
-    if p is None:
-        return NONE
-    return f"{p:.2g}" if p >= 1e-4 else "< 0.0001"
+    return f" Wilcoxon's test disagrees with the t test: {p_text(result.p_wilcoxon)}."
 
 
 def _unit(column: Column) -> str:
@@ -239,8 +229,8 @@ def _line(result: RowComparison) -> tuple[str, ...]:
         _interval(gap.low, gap.high, places),
         NONE if gap.new_low is None else f"{_interval(gap.new_low, gap.new_high, places)} (new)",
         NONE if result.d_z is None else f"d_z = {result.d_z:.2f}",
-        NONE if result.p is None else _p_is(result.p),
-        NONE if result.p_wilcoxon is None else f"{_p_is(result.p_wilcoxon)} (W)",
+        NONE if result.p is None else p_text(result.p),
+        NONE if result.p_wilcoxon is None else f"{p_text(result.p_wilcoxon)} (W)",
         outcome.get(result.verdict, result.verdict),
         NONE if result.more is None else f"{more} more",
     )

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 
@@ -11,11 +12,10 @@ from physml.records.curves import read_array, read_curve, read_scores
 from physml.records.schema import Record
 from physml.report.figure.simulated import simulate
 from physml.report.figure.spec import WITHOUT_RUNS, FigureSpec, Line, Panel, Series
-from physml.report.state import State
+from physml.report.outcome import State
 from physml.report.stats.across import Middle, rank_gaps
 from physml.report.table.collect import Runs
-from physml.report.table.ranks import Ranking, ranked
-from physml.report.table.ranks_text import lines as rank_lines
+from physml.report.table.ranks import Ranking, rank_lines, ranked
 from physml.report.table.spec import Run, experiments_of
 
 
@@ -69,7 +69,7 @@ def collect(
     records: Iterable[Record],
     running: Collection[Run] = (),
     *,
-    blocked: Mapping[str, str] | None = None,
+    blocked: Mapping[str, str] = MappingProxyType({}),
 ) -> Figure:
     """The curves, from records. Arguments as in `table.collect`; each record has the `path` of its file.
 
@@ -94,7 +94,7 @@ def collect(
             parts = []
             for of, metric in spec.scores_of(series):
                 runs = Runs.find(of, identities.get(of), records, spec.places_of(series))
-                parts.append(_measured(spec, series, metric, runs, running, (blocked or {}).get(of)))
+                parts.append(_measured(spec, series, metric, runs, running, blocked.get(of)))
             curves.append(_joined(spec, series, parts) if spec.kind == "points" else parts[0])
         panels.append((panel, tuple(curves)))
     return Figure(spec, tuple(panels))
@@ -133,19 +133,18 @@ def _measured(
     running: Collection[Run],
     blocked: str | None,
 ) -> Curve:
-    places = spec.places_of(series)
-    done = len(runs.finished)
+    done, n_wanted = len(runs.finished), len(runs.places)
     records = list(runs.finished.values())
     shorts = tuple(sorted({short for record in records if (short := record.get("short"))}))
-    if any((runs.experiment, *at) in running for at in places):
+    if runs.among(running):
         state = State("running")
-    elif done < len(places):
-        state = runs.unfinished(len(places), blocked)
+    elif done < n_wanted:
+        state = runs.unfinished(blocked)
     elif shorts:
         state = State("not comparable", "short budget")
     else:
         state = State("complete")
-    curve = Curve(series.label, state, done, len(places), shorts=shorts, line=series.line)
+    curve = Curve(series.label, state, done, n_wanted, shorts=shorts, line=series.line)
     if not records:
         return curve
     try:

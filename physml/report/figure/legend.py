@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from physml.report.figure.collect import Curve, Figure
 from physml.report.figure.style import Counted, apart, counted, span
-from physml.report.state import State
+from physml.report.outcome import State
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -97,10 +97,11 @@ def absent(curves: Iterable[Curve]) -> list[str]:
     for curve in curves:
         if not curve.drawn:
             states.setdefault(published(curve.state), []).append(curve.label)
-    comma = {
-        state: "; " if any("," in label for label in labels) else ", " for state, labels in states.items()
-    }
-    return [f"{state}: {comma[state].join(labels)}" for state, labels in states.items()]
+    return [f"{state}: {_listed(labels)}" for state, labels in states.items()]
+
+
+def _listed(names: list[str]) -> str:
+    return ("; " if any("," in name for name in names) else ", ").join(names)
 
 
 def caption(figure: Figure, shown: Figure) -> str:
@@ -115,8 +116,7 @@ def caption(figure: Figure, shown: Figure) -> str:
         sentences.append("Each run is a line, with a marker at its end.")
     kept = {panel.title for panel, _ in shown.panels}
     if left := [panel.title for panel, _ in figure.panels if panel.title not in kept]:
-        comma = "; " if any("," in title for title in left) else ", "
-        sentences.append(f"Not run, and left out: {comma.join(left)}.")
+        sentences.append(f"Not run, and left out: {_listed(left)}.")
     return " ".join(sentences)
 
 

@@ -14,14 +14,13 @@ from physml.report.figure.collect import Figure
 from physml.report.figure.legend import NOTE
 from physml.report.figure.style import COLOURS, canvas_of, span
 from physml.report.stats.across import Middle, Ranks
-from physml.report.table.ranks_text import TOO_FEW
+from physml.report.table.ranks import TOO_FEW
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-BLUE = COLOURS[0]
-BEHIND, AHEAD, NEITHER = COLOURS[0], COLOURS[1], "0.6"
+BLUE, ORANGE, GREY = COLOURS[0], COLOURS[1], "0.6"
 WIDTH = 6.4  # inches
 FAMILY = 2.2  # inches of a family of columns
 LINE = 0.17  # inches of a line of text
@@ -144,7 +143,7 @@ def draw_gaps(panels: "Sequence[Axes]", gaps: Mapping[str, Mapping[str, Middle]]
     rows = list(next(iter(gaps.values())))
     for axes, (family, behind) in zip(panels, gaps.items(), strict=True):
         for y, gap in enumerate(behind[row] for row in rows):
-            colour = BEHIND if gap.low > 0 else AHEAD if gap.high < 0 else NEITHER
+            colour = BLUE if gap.low > 0 else ORANGE if gap.high < 0 else GREY
             axes.plot([gap.low, gap.high], [y, y], color=colour, linewidth=2)
             axes.plot([gap.mean], [y], "o", color=colour, markersize=5)
         axes.axvline(0, color="black", linewidth=1)

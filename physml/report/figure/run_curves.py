@@ -8,7 +8,7 @@ from physml.records.curves import curve_of, read_curve
 from physml.records.schema import Record
 from physml.report.figure.collect import Curve, Figure, mean_curve
 from physml.report.figure.spec import FigureSpec, Panel, Series
-from physml.report.state import State
+from physml.report.outcome import State
 
 
 def metrics_of(record: Record) -> list[str]:

@@ -1,4 +1,4 @@
-"""The spec of a figure, from conf/figure. `figure` adds records, `plot` draws. No torch, no hydra.
+"""The spec of a figure, from conf/figure. `collect` adds records, `plot` draws. No torch, no hydra.
 
 A panel may have published points, `printed`, with a label that names their source.
 
@@ -6,7 +6,7 @@ Kinds: `curves` shows a test metric against steps, from the curve files beside t
 of finished runs against a setting, one experiment for each; `histogram` the arrays beside a record; `arrays`
 one of these against another, a line for each experiment; `ranks` the rows of a table by their mean ranks, a
 critical-difference diagram. Without any run: `trajectories` and `simulation` show what a function of tasks/
-or physml/lab/simulate/ returns, see `simulated_figure`; `measurement` what one reads that a benchmark wrote.
+or physml/lab/simulate/ returns, see `simulated`; `measurement` what one reads that a benchmark wrote.
 """
 
 import dataclasses

@@ -61,18 +61,20 @@ def mean_ranks(scores: Mapping[str, Sequence[float]], better: Sequence[Better]) 
         )
     if short := [row for row, values in scores.items() if len(values) != len(better)]:
         raise InputError(f"each row needs a score in each of {len(better)} columns; {short[0]} has fewer.")
-    signs = [-1.0 if direction == "higher" else 1.0 for direction in better]
-    by_column = [
-        rankdata([_tied(sign * values[k]) for values in scores.values()]) for k, sign in enumerate(signs)
-    ]
-    mean = {
-        row: math.fsum(float(ranks[i]) for ranks in by_column) / len(better) for i, row in enumerate(scores)
-    }
-    k, n = len(scores), len(better)
-    p = float(friedmanchisquare(*([float(ranks[i]) for ranks in by_column] for i in range(k))).pvalue)
+    signs = [_sign(direction) for direction in better]
+    ranks = rankdata(
+        [[_tied(sign * x) for sign, x in zip(signs, row, strict=True)] for row in scores.values()], axis=0
+    )
+    k, n = ranks.shape
+    p = float(friedmanchisquare(*ranks).pvalue)
     quantile = float(studentized_range.ppf(LEVEL, k, math.inf)) / math.sqrt(2)
-    ordered = dict(sorted(mean.items(), key=lambda item: item[1]))
+    mean = zip(scores, (ranks.sum(axis=1) / n).tolist(), strict=True)
+    ordered = dict(sorted(mean, key=lambda item: item[1]))
     return Ranks(ordered, n, p, quantile * math.sqrt(k * (k + 1) / (6 * n)))
+
+
+def _sign(better: Better) -> float:
+    return -1.0 if better == "higher" else 1.0
 
 
 def _tied(score: float) -> float:
@@ -156,11 +158,10 @@ def rank_gaps(
         if len(sizes) != 1:
             return {}
         n = sizes.pop()
-        values = np.array(
-            [[np.inf] * n if runs_of_row is None else list(runs_of_row) for runs_of_row in column]
+        last = [_sign(direction) * np.inf] * n
+        values = _sign(direction) * np.array(
+            [last if runs_of_row is None else runs_of_row for runs_of_row in column]
         )
-        values *= -1.0 if direction == "higher" else 1.0
-        values[[runs_of_row is None for runs_of_row in column]] = np.inf
         drawn = values[:, rng.integers(n, size=(RESAMPLES, n))].mean(2)
         total += rankdata(drawn, axis=0)
         point += rankdata([_tied(mean) for mean in values.mean(1)])

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from physml.base.check import non_negative
 from physml.base.errors import InputError
 from physml.report.stats.summary import (
     LEVEL,
@@ -14,7 +13,7 @@ from physml.report.stats.summary import (
     Better,
     Spread,
     Values,
-    by_split,
+    independent,
     summarise,
     t_quantile,
 )
@@ -61,6 +60,11 @@ class Gain:
         return max(below((self.mean - margin) / error), below((-margin - self.mean) / error))
 
 
+def p_text(p: float) -> str:
+    """`p = 0.03`, or `p < 0.0001`."""
+    return f"p = {p:.2g}" if p >= 1e-4 else "p < 0.0001"
+
+
 def gain(
     first: Values,
     second: Values,
@@ -87,7 +91,7 @@ def gain(
     paired = differences(first, second, better)
     if not paired:
         raise InputError("a paired comparison needs runs of equal split and seed; the two rows share none.")
-    summary = summarise(by_split(paired) if spread == "splits" else list(paired.values()), "higher")
+    summary = summarise(independent(paired, spread), "higher")
     difference = Gain(summary.n, summary.mean, summary.sd, summary.low, summary.high)
     if spread == "runs" or test_to_train is None or summary.sd is None:
         return difference
@@ -170,7 +174,6 @@ def tie_verdict(
         p: Its p-value, adjusted for all comparisons of the table.
         comparisons: Their number: "unlike by more than the margin" is tested at 5 % / comparisons.
     """
-    non_negative("margin", margin)
     if p is None:
         return None
     if p < ALPHA:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from physml.report.state import State
+from physml.report.outcome import State
 from physml.report.stats.comparison import Comparison, Outcome
 
 Kind = Literal["published", "official code", "searched here", "own"]

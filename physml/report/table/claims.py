@@ -121,7 +121,7 @@ def _pairs(spec: TableSpec, claim: Claim, of: Mapping[str, Runs]) -> Iterator[_P
         cell_runs = of.get(cell.experiment or "")
         if cell_runs is None or incomparable(column, cell, cell_runs):
             return None, False
-        return cell_runs, len(cell_runs.values(column)) == len(spec.places_of(cell.experiment))
+        return cell_runs, len(cell_runs.values(column)) == len(cell_runs.places)
 
     for part, first, second, key in claim.comparisons():
         column = columns[key]

@@ -1,7 +1,7 @@
 """Tables: a spec and the records of runs become cells with a state. No torch, no hydra.
 
 `collect` is pure: it takes the spec, the wanted identities and all records, and says for each cell what is
-known. `table_text` puts it into words, `document` prints it.
+known. `view.text` puts it into words, `text` prints it.
 """
 
 import dataclasses
@@ -19,13 +19,13 @@ from physml.base.errors import suggest
 from physml.records.costs import REFERENCE_GFLOPS, Rest, core_hours, of_record, rest
 from physml.records.schema import Record, scores_of
 from physml.records.searches import SearchSpread
-from physml.report.state import State
+from physml.report.outcome import State
 from physml.report.stats import summary as stats
 from physml.report.stats.budgets import differs_in
 from physml.report.stats.claims import ClaimVerdict, Gain
 from physml.report.stats.comparison import Comparison, compare
-from physml.report.stats.summary import Bounds, Published, Summary, Values
-from physml.report.stats.verdict import Settings, settings_of, verdict
+from physml.report.stats.summary import Bounds, Published, Spread, Summary, Values
+from physml.report.stats.verdict import Settings, verdict
 from physml.report.table.claims import ClaimPart, judged
 from physml.report.table.facts import Facts, facts_of
 from physml.report.table.ranks import Ranking, ranked
@@ -109,6 +109,16 @@ class Table:
         places = product(self.spec.rows, self.spec.columns)
         return [Placed(*at, self.spec.cell(*at), cell) for at, cell in zip(places, self.cells, strict=True)]
 
+    @cached_property
+    def of(self) -> dict[tuple[str, str], CellResult]:
+        """The cells by label of the row and key of the column."""
+        return {(cell.row, cell.column): cell for cell in self.cells}
+
+    @cached_property
+    def printed(self) -> list[CellResult]:
+        """The cells with a printed number."""
+        return [cell for cell in self.cells if cell.published is not None]
+
     def column(self, key: str) -> list[CellResult]:
         return [cell for cell in self.cells if cell.column == key]
 
@@ -119,7 +129,7 @@ class Table:
     @property
     def own(self) -> bool:
         """True if no paper printed any of the row's numbers."""
-        return all(cell.published is None for cell in self.cells)
+        return not self.printed
 
 
 def collect(
@@ -129,7 +139,7 @@ def collect(
     running: Collection[Run] = (),
     *,
     yours: Sequence[Record] = (),
-    blocked: Mapping[str, str] | None = None,
+    blocked: Mapping[str, str] = MappingProxyType({}),
     hours: Mapping[str, float] = MappingProxyType({}),
     ranks: bool = True,
 ) -> Table:
@@ -146,22 +156,15 @@ def collect(
         ranks: False leaves out the ranking of the rows, which takes longer than all the rest.
     """
     records = list(records)
-    blocked = blocked or {}
     of = {e: Runs.find(e, identities.get(e), records, spec.places_of(e)) for e in experiments_of(spec)}
-    cells = []
-    for row in spec.rows:
-        for column in spec.columns:
-            cell = spec.cell(row, column)
-            runs = of.get(cell.experiment or "")
-            reason = blocked.get(cell.experiment or "")
-            mine = [r for r in yours if runs is not None and runs.owns(r)]
-            cells.append(_cell(spec, row, column, cell, runs, running, reason, mine))
+    places = product(spec.rows, spec.columns)
+    cells = tuple(_cell(spec, row, column, of, running, yours, blocked) for row, column in places)
     counted = [r for runs in of.values() for r in runs.finished.values()]
     claim, claim_verdict = judged(spec, of)
     ranking = ranked(spec, of) if ranks else None
     references, facts, odd = _references(spec, of), facts_of(counted), tuple(_unlike(spec, of))
-    left = sum((_rest(runs, len(spec.places_of(e)), hours) for e, runs in of.items()), Rest())
-    return Table(spec, tuple(cells), references, facts, claim, claim_verdict, ranking, odd, left)
+    left = sum((_rest(runs, hours) for runs in of.values()), Rest())
+    return Table(spec, cells, references, facts, claim, claim_verdict, ranking, odd, left)
 
 
 def recorded(
@@ -184,24 +187,25 @@ def recorded(
     return dataclasses.replace(table, cells=tuple(cells))
 
 
-def _rest(runs: Runs, n_places: int, hours: Mapping[str, float]) -> Rest:
+def _rest(runs: Runs, hours: Mapping[str, float]) -> Rest:
     """The runs of an experiment that are neither finished nor diverged, and what they cost."""
     ended = len(runs.finished) + sum(record["status"] == "diverged" for record in runs.ended.values())
     costs = [cost.on(REFERENCE_GFLOPS) for record in runs.finished.values() if (cost := of_record(record))]
-    return rest(n_places - ended, _median(cost.hours for cost in costs) or hours.get(runs.identity or ""))
+    each = _median(cost.hours for cost in costs) or hours.get(runs.identity or "")
+    return rest(len(runs.places) - ended, each)
 
 
 def _cell(
     spec: TableSpec,
     row: Row,
     column: Column,
-    cell: Cell,
-    runs: Runs | None,
+    of: Mapping[str, Runs],
     running: Collection[Run],
-    blocked: str | None,
     yours: Sequence[Record],
+    blocked: Mapping[str, str],
 ) -> CellResult:
-    empty = CellResult(
+    cell = spec.cell(row, column)
+    known = CellResult(
         row=row.label,
         column=column.key,
         published=cell.published,
@@ -209,26 +213,25 @@ def _cell(
         params_paper=cell.params,
         extra=row.extra,
     )
-    if runs is None:
-        return empty
+    if not cell.experiment:
+        return known
+    runs = of[cell.experiment]
     values = runs.values(column)
     some = list(runs.finished.values())
     costs = [cost for record in some if (cost := record.get("cost"))]
     summary = stats.summarise_runs(values, column.better, spec.spread, column.bounds) if values else None
-    settings = settings_of(some[0].get("provenance")) if some else None
     search, gains = runs.search_spread(column), runs.gains(column, spec.spread)
     comparison = None
     if summary is not None and cell.published is not None:
         margin = column.margin.of(cell.published)
         comparison = compare(summary, cell.published, margin, column.better, search)
-    return dataclasses.replace(
-        empty,
+    known = dataclasses.replace(
+        known,
         summary=summary,
         done=len(values),
-        wanted=len(spec.places_of(runs.experiment)),
+        wanted=len(runs.places),
         solved=solved(values, column),
-        state=_state(spec, column, cell, runs, running, blocked, summary, comparison, settings),
-        settings=settings,
+        settings=runs.settings if some else None,
         comparison=comparison,
         search=search,
         within=stats.within_splits(values) if spec.spread == "splits" and len(values) > 1 else None,
@@ -238,8 +241,10 @@ def _cell(
         train_s=_median(cost.get("cpu_s") or cost["train_s"] for cost in costs),
         ms_per_step=_median(cost["ms_per_step"] for cost in costs),
         peak_memory_mib=_median(cost.get("peak_memory_mib") for cost in costs),
-        yours=tuple(_yours(record, column, runs) for record in yours),
+        yours=tuple(_yours(record, column, runs) for record in yours if runs.owns(record)),
     )
+    state = _state(column, cell, runs, known, spec.spread, running, blocked.get(cell.experiment))
+    return dataclasses.replace(known, state=state)
 
 
 def _never_run(published: Published | None) -> State:
@@ -249,35 +254,32 @@ def _never_run(published: Published | None) -> State:
 
 
 def _state(
-    spec: TableSpec,
     column: Column,
     cell: Cell,
     runs: Runs,
+    known: CellResult,
+    spread: Spread,
     running: Collection[Run],
     blocked: str | None,
-    summary: Summary | None,
-    comparison: Comparison | None,
-    settings: Settings | None,
 ) -> State:
-    """The state of a cell. What says most comes first."""
-    places = spec.places_of(runs.experiment)
-    done = len(runs.values(column))
+    """The state of a cell whose numbers are known. What says most comes first."""
+    summary = known.summary
     if summary is not None and (reason := incomparable(column, cell, runs)):
         return State("not comparable", reason)
-    if any((runs.experiment, *at) in running for at in places):
+    if runs.among(running):
         return State("running")
     few = None if summary is None or summary.n >= stats.N_FOR_VERDICT else f"n = {summary.n}, no verdict"
-    if done < len(places):
-        if len(runs.finished) > done:
+    if known.done < known.wanted:
+        if len(runs.finished) > known.done:
             names = {name for record in runs.finished.values() for name in scores_of(record)}
             return State("failed", f"the records have no {column.metric}. {suggest(column.metric, names)}")
-        return runs.unfinished(len(places), blocked, few)
+        return runs.unfinished(blocked, few)
     if cell.published is None:
         return State("not published")
-    if comparison is None or settings is None:
+    if known.comparison is None:
         return State(few or "no verdict")
-    chance = runs.chance(column, spec.spread)
-    state = verdict(comparison, settings, cell.published.quoted is not None, chance)
+    chance = runs.chance(column, spread)
+    state = verdict(known.comparison, runs.settings, cell.published.quoted is not None, chance)
     reasons = [reason for reason in (runs.doubt, state.reason) if reason]
     return dataclasses.replace(state, reason="; ".join(reasons) or None)
 

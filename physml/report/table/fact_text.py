@@ -6,10 +6,10 @@ from itertools import groupby
 from physml.records.costs import Rest
 from physml.report.stats.comparison import BEST_OF, LEVELS, Margin
 from physml.report.stats.summary import LEVEL, N_FOR_VERDICT
-from physml.report.table import ranks_text
 from physml.report.table.collect import Table
 from physml.report.table.facts import Facts
 from physml.report.table.numbers import decimals
+from physml.report.table.ranks import rank_rules
 from physml.report.table.spec import TableSpec
 
 INTERVAL, TESTED, EACH = (f"{100 * level:.0f} %" for level in (LEVEL, LEVELS[1], (1 - LEVELS[1]) / 2))
@@ -81,7 +81,7 @@ def fact_lines(table: Table) -> list[str]:
     over_splits = spec.spread == "splits" and not spec.paired
     spread = "sd over splits of the mean over seeds" if over_splits else "sd over runs"
     lines = [f"Runs: seeds {seeds}{splits}; {spread}"]
-    if spec.spread == "splits" and any(cell.published for cell in table.cells):
+    if spec.spread == "splits" and not table.own:
         lines.append(
             "The paper's splits are the same as ours: the intervals here take both sides as independent, and "
             "are wider than they need be"
@@ -121,7 +121,7 @@ def rule_lines(table: Table) -> Iterator[str]:
     for column in table.spec.columns:
         if any(cell.published is not None for cell in table.column(column.key)):
             yield f"Margin ({column.key}): {margin_text(column.margin, column.unit)}"
-    yield from ranks_text.rule_lines(table.ranking)
+    yield from rank_rules(table.ranking)
 
 
 def searched_here(provenance: Mapping[str, str]) -> Iterator[str]:

@@ -50,10 +50,8 @@ def latex_table(
                 body[label].append(_bold(text) if label in best else text)
     shown = [line for label, line in body.items() if label in rows or set(line[1:]) != {tex(NONE)}]
     lines = [" & ".join(line) + r" \\" for line in shown]
-    return "\n".join([*_opening(table, chosen, show, bold_best), *lines, *_CLOSING]) + "\n"
-
-
-_CLOSING = (r"\bottomrule", r"\end{tabular}", r"\end{table}")
+    closing = (r"\bottomrule", r"\end{tabular}", r"\end{table}")
+    return "\n".join([*_opening(table, chosen, show, bold_best), *lines, *closing]) + "\n"
 
 
 def _opening(table: Table, columns: Sequence[Column], show: Sequence[str], bold_best: bool) -> list[str]:

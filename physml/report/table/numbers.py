@@ -1,7 +1,7 @@
 """Words for numbers: results with their spread, intervals, differences, durations."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from physml.report.stats.claims import Gain
 from physml.report.stats.summary import Published, Summary
@@ -109,10 +109,7 @@ def difference_text(cell: CellResult, column: Column, places: int) -> str:
 
 
 def gain_text(mean: float, low: float | None, high: float | None, places: int) -> str:
-    text = signed(mean, f".{places}f")
-    if low is None or high is None:
-        return text
-    return f"{text} [{signed(low, f'.{places}f')}, {signed(high, f'.{places}f')}]"
+    return _with_interval(lambda value: signed(value, f".{places}f"), mean, low, high)
 
 
 def ratio_text(gain: Gain) -> str:
@@ -122,10 +119,11 @@ def ratio_text(gain: Gain) -> str:
         >>> ratio_text(Gain(5, math.log(2), 0.1, math.log(1.5), math.log(2.67)))
         '2.00 [1.50, 2.67]'
     """
-    text = f"{math.exp(gain.mean):.2f}"
-    if gain.low is None or gain.high is None:
-        return text
-    return f"{text} [{math.exp(gain.low):.2f}, {math.exp(gain.high):.2f}]"
+    return _with_interval(lambda value: f"{math.exp(value):.2f}", gain.mean, gain.low, gain.high)
+
+
+def _with_interval(form: Callable[[float], str], mean: float, low: float | None, high: float | None) -> str:
+    return form(mean) if low is None or high is None else f"{form(mean)} [{form(low)}, {form(high)}]"
 
 
 def signed(value: float, form: str) -> str:

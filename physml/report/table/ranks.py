@@ -1,16 +1,30 @@
-"""The rows of a table ranked over its columns, from the runs of those that are complete in all of them."""
+"""The rows of a table ranked over its columns, from the runs of those that are complete in all of them; and
+their ranks in words: a section below the table, and lines of its CSV file.
+"""
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from physml.report.stats.across import Middle, Ranks, interquartile_mean, mean_ranks, rank_gaps
-from physml.report.stats.summary import Spread, by_split, summarise_runs
+from physml.report.stats.claims import p_text
+from physml.report.stats.summary import Spread, independent, summarise_runs
 from physml.report.table.runs import Runs, incomparable
 from physml.report.table.spec import Column, Row, TableSpec
+from physml.report.text.document import NONE, Block, Grid, Lines, letters
 
 FEWEST_ROWS = 3
+MEAN_RANK = "mean rank"  # the state of a row's line in the CSV file
+TOO_FEW = f"None: fewer than {FEWEST_ROWS} rows have all comparable runs in all of these columns"
+RULE = (
+    "Ranked by their means in each column, 1 the best; rows of one group are not told apart at 5 %: their "
+    "mean ranks differ by no more than the critical difference (Nemenyi's test; Demsar 2006)."
+)
+BEHIND = (
+    "Behind the first: the difference of mean ranks with its 95 % interval, which draws runs anew within "
+    "each column, the same for all rows, so it speaks of these columns alone."
+)
 
 
 @dataclass(frozen=True)
@@ -52,30 +66,22 @@ def ranked(spec: TableSpec, of: Mapping[str, Runs]) -> Ranking | None:
         if reason := _lacking(spec, row, columns, of):
             left_out[row.label] = reason
             continue
-        runs = [of[spec.cell(row, column).experiment or ""] for column in columns]
-        values = [cell_runs.values(column) for cell_runs, column in zip(runs, columns, strict=True)]
-        scores[row.label] = [
-            summarise_runs(cell_values, column.better, spec.spread).mean
-            for cell_values, column in zip(values, columns, strict=True)
-        ]
-        row_samples = [
-            by_split(v) if spec.spread == "splits" else [v[at] for at in sorted(v)] for v in values
-        ]
-        if alike and all(len(sample) > 1 for sample in row_samples):
-            middle[row.label] = interquartile_mean(row_samples)
-        learned = [
-            cell_runs.chance(column, spec.spread) is None
-            for cell_runs, column in zip(runs, columns, strict=True)
-        ]
-        samples[row.label] = [sample if it else None for sample, it in zip(row_samples, learned, strict=True)]
-        improving.update(c.title for c, cell_runs in zip(columns, runs, strict=True) if cell_runs.improving)
-        if not all(learned):
-            untrained[row.label] = tuple(c.title for c, it in zip(columns, learned, strict=True) if not it)
-    directions = [column.better for column in columns]
+        runs = {column: of[spec.cell(row, column).experiment or ""] for column in columns}
+        values = {column: known.values(column) for column, known in runs.items()}
+        scores[row.label] = [summarise_runs(v, c.better, spec.spread).mean for c, v in values.items()]
+        by_column = {column: independent(v, spec.spread) for column, v in values.items()}
+        if alike and all(len(sample) > 1 for sample in by_column.values()):
+            middle[row.label] = interquartile_mean([*by_column.values()])
+        at_chance = [column for column, known in runs.items() if known.chance(column, spec.spread)]
+        samples[row.label] = [None if c in at_chance else sample for c, sample in by_column.items()]
+        improving.update(column.title for column, known in runs.items() if known.improving)
+        if at_chance:
+            untrained[row.label] = tuple(column.title for column in at_chance)
     if len(scores) < FEWEST_ROWS:
-        return Ranking(columns, scores, None, middle, left_out, spread=spec.spread)
+        return Ranking(columns, scores, None, middle, left_out, spec.spread)
+    directions = [column.better for column in columns]
     judged = {
-        row: [math.nan if samples[row][k] is None else mean for k, mean in enumerate(means)]
+        row: [math.nan if runs is None else mean for mean, runs in zip(means, samples[row], strict=True)]
         for row, means in scores.items()
     }
     ranks, behind = mean_ranks(judged, directions), rank_gaps(samples, directions)
@@ -89,13 +95,130 @@ def _lacking(spec: TableSpec, row: Row, columns: Sequence[Column], of: Mapping[s
     for column in columns:
         cell = spec.cell(row, column)
         runs = of.get(cell.experiment or "")
-        requested = len(spec.places_of(cell.experiment))
-        done = 0 if runs is None else len(runs.values(column))
         reason = None
-        if done < requested:
-            reason = f"{done}/{requested} runs on" if done else "not run on"
-        elif runs is not None and (why := incomparable(column, cell, runs)):
-            reason = f"{why} on"
+        if runs is None or not (done := len(runs.values(column))):
+            reason = "not run"
+        elif done < len(runs.places):
+            reason = f"{done}/{len(runs.places)} runs"
+        else:
+            reason = incomparable(column, cell, runs)
         if reason:
             reasons.setdefault(reason, []).append(column.title)
-    return "; ".join(f"{reason} {', '.join(titles)}" for reason, titles in reasons.items())
+    return "; ".join(f"{reason} on {', '.join(titles)}" for reason, titles in reasons.items())
+
+
+# --- in words
+
+
+def rank_blocks(ranking: Ranking | None) -> tuple[Block, ...]:
+    """Ranks with their groups below a table; none where its config names no columns."""
+    if ranking is None:
+        return ()
+    titles = ", ".join(column.title for column in ranking.columns)
+    heading = f"Mean ranks over {len(ranking.columns)} columns: {titles}"
+    ranks = ranking.ranks
+    if ranks is None:
+        return (Lines((TOO_FEW, *_left_out(ranking)), heading, "items"),)
+    groups = ranks.groups()
+    unit = ranking.columns[0].unit
+    heads: tuple[str, ...] = ("model", MEAN_RANK, "groups")
+    if ranking.middle:
+        heads = (*heads, f"interquartile mean{f' [{unit}]' if unit else ''}", "95 % interval")
+    if ranking.behind:
+        heads = (*heads, "behind the first")
+    places = _places(ranking.middle.values())
+    grid_lines = []
+    for row, rank in ranks.mean.items():
+        within = [letters(i) for i, group in enumerate(groups) if row in group]
+        line: tuple[str, ...] = (row, f"{rank:.2f}", " ".join(within) or NONE)
+        if ranking.middle:
+            line = (*line, *_interval(ranking.middle.get(row), places))
+        if ranking.behind:
+            line = (*line, " ".join(dict.fromkeys(_interval(ranking.behind.get(row), 2))))
+        grid_lines.append(line)
+    below = Lines((tests_text(ranks), *_budget(ranking), *_left_out(ranking)), look="items")
+    return Grid(heads, tuple(grid_lines), heading), below
+
+
+def rank_rules(ranking: Ranking | None) -> Iterator[str]:
+    """How rows are ranked."""
+    if ranking is None or ranking.ranks is None:
+        return
+    yield RULE
+    if ranking.middle:
+        starts = ", each split averaged over its starts" if ranking.spread == "splits" else ""
+        yield (
+            f"Interquartile mean: the middle half of all runs of these columns{starts}; its interval draws "
+            "runs anew within each column (Agarwal et al. 2021)."
+        )
+    if ranking.behind:
+        yield BEHIND
+
+
+def tests_text(ranks: Ranks) -> str:
+    test = f"Friedman's test of `all rows are alike`: {p_text(ranks.p)}"
+    return f"Critical difference {ranks.critical:.2f}; {test}"
+
+
+def rank_lines(ranking: Ranking) -> Iterator[str]:
+    """A line for each ranked row, the best first, and one for those without a rank."""
+    if ranking.ranks is None:
+        yield TOO_FEW
+    else:
+        yield from (f"{row}: mean rank {rank:.2f}" for row, rank in ranking.ranks.mean.items())
+        yield tests_text(ranking.ranks)
+    yield from _left_out(ranking)
+
+
+def _places(middles: Iterable[Middle]) -> int:
+    """Digits after the point: two of the narrowest interval's half."""
+    narrow = min(((middle.high - middle.low) / 2 for middle in middles), default=0.0)
+    return min(6, max(0, 1 - math.floor(math.log10(narrow)))) if narrow > 0 else 2
+
+
+def _interval(middle: Middle | None, places: int) -> tuple[str, str]:
+    """A mean and its interval."""
+    if middle is None:
+        return NONE, NONE
+    return f"{middle.mean:.{places}f}", f"[{middle.low:.{places}f}, {middle.high:.{places}f}]"
+
+
+def _budget(ranking: Ranking) -> Iterator[str]:
+    if ranking.untrained:
+        rows = "; ".join(f"{row} ({', '.join(titles)})" for row, titles in ranking.untrained.items())
+        yield f"No better than a constant, and so last of a column together: {rows}"
+    if ranking.improving:
+        columns = ", ".join(f"{title} {n} of {len(ranking.rows)}" for title, n in ranking.improving.items())
+        yield (
+            "Rows whose runs are mostly best in the last tenth of their training, so that more may move "
+            f"ranks: {columns}"
+        )
+
+
+def _left_out(ranking: Ranking) -> Iterator[str]:
+    by_reason: dict[str, list[str]] = {}
+    for row, reason in ranking.left_out.items():
+        by_reason.setdefault(reason, []).append(row)
+    if by_reason:
+        rows = "; ".join(f"{', '.join(labels)} ({reason})" for reason, labels in by_reason.items())
+        yield f"Without a rank: {rows}"
+
+
+def rank_values(ranking: Ranking | None) -> Iterator[dict[str, object]]:
+    """Lines of the CSV file by head: mean ranks, interquartile means, critical difference, Friedman's p."""
+    if ranking is None or ranking.ranks is None:
+        return
+    keys = " ".join(column.key for column in ranking.columns)
+    n = len(ranking.columns)
+    known = {"column": keys, "metric": "rank", "unit": "1", "better": "lower", "n": n}
+    for row, rank in ranking.ranks.mean.items():
+        yield known | {"row": row, "mean": rank, "state": MEAN_RANK}
+    for row, middle in ranking.middle.items():
+        column = ranking.columns[0]
+        yield {
+            "row": row, "column": keys, "metric": column.metric, "unit": column.unit or "1",
+            "better": column.better, "mean": middle.mean, "low": middle.low, "high": middle.high, "n": n,
+            "state": "interquartile mean",
+        }  # fmt: skip
+    for state, value in (("critical difference", ranking.ranks.critical), ("Friedman's p", ranking.ranks.p)):
+        yield known | {"row": "all ranked rows", "mean": value, "state": state}

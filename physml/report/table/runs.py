@@ -9,11 +9,11 @@ from physml.data import proof
 from physml.data.datasets import UNVERIFIED
 from physml.records.schema import SCHEMA, Record
 from physml.records.searches import SearchSpread, spread_of_search
-from physml.report.state import State
+from physml.report.outcome import State
 from physml.report.stats.claims import Gain, gain
 from physml.report.stats.summary import Spread, Values
 from physml.report.stats.verdict import Settings, settings_of
-from physml.report.table.spec import Cell, Column
+from physml.report.table.spec import Cell, Column, Run
 
 LAST_PART = 0.9  # of the steps of a run
 # Trivial references that look at no input: what a network scores that has learned nothing but frequencies.
@@ -29,6 +29,7 @@ class Runs:
 
     experiment: str
     identity: str | None
+    places: Collection[tuple[int, int]]  # split and seed of every run that is wanted
     finished: dict[tuple[int, int], Record]
     ended: dict[tuple[int, int], Record]  # without a result
     stale: int  # runs of the same experiment under another identity or schema
@@ -41,7 +42,7 @@ class Runs:
         records: Iterable[Record],
         places: Collection[tuple[int, int]],
     ) -> "Runs":
-        """Those of the `places`, which are a split and a seed each."""
+        """Those of the `places`."""
         finished: dict[tuple[int, int], Record] = {}
         ended: dict[tuple[int, int], Record] = {}
         stale = 0
@@ -57,7 +58,13 @@ class Runs:
             else:
                 ended.setdefault(at, record)
         ended = {at: record for at, record in ended.items() if at not in finished}
-        return cls(experiment, identity, dict(sorted(finished.items())), dict(sorted(ended.items())), stale)
+        return cls(
+            experiment, identity, places, dict(sorted(finished.items())), dict(sorted(ended.items())), stale
+        )
+
+    def among(self, running: Collection[Run]) -> bool:
+        """True if one of them is running."""
+        return any((self.experiment, *at) in running for at in self.places)
 
     @property
     def settings(self) -> Settings:
@@ -126,19 +133,20 @@ class Runs:
         ]
         return sum(late) > len(late) / 2
 
-    def unfinished(self, requested: int, blocked: str | None = None, few: str | None = None) -> State:
-        """The state of an experiment of which not all requested runs have a result, and none is running."""
+    def unfinished(self, blocked: str | None, few: str | None = None) -> State:
+        """The state of an experiment of which not all wanted runs have a result, and none is running."""
+        n = len(self.places)
         for record in self.ended.values():
             status, reason = record["status"], record.get("reason") or "no reason recorded"
             if status == "diverged":
                 diverged = sum(other["status"] == "diverged" for other in self.ended.values())
-                return State("diverged", done=diverged, wanted=requested)
+                return State("diverged", done=diverged, wanted=n)
             if status == "blocked":
                 return State("blocked", reason)
             if status != "preempted":  # that one goes on where it stopped
                 return State("failed", reason)
         if self.finished:
-            return State("partial", few, len(self.finished), requested)
+            return State("partial", few, len(self.finished), n)
         if blocked is not None:
             return State("blocked", blocked)
         if self.identity is None:

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,13 +20,14 @@ from physml.base.paths import CONF
 from physml.config import conf_files, studies
 from physml.config.load import content_of, load
 from physml.records.searches import recorded
-from physml.report.state import State
+from physml.report.outcome import State
 from physml.report.table.spec import check_rows
 
 # Why an experiment's setting is none of the paper's, by its provenance, where the table gives no reason.
 OURS = {"searched-here": "searched here", "own": "chosen here, not searched"}
 
 Reads = Literal["value", "use", "range", "distribution"]
+Spaces = dict[str, Mapping[str, Any]]  # search -> key of a setting -> what it is drawn from
 
 
 @dataclass(frozen=True)
@@ -138,38 +138,28 @@ def collect_settings(spec: SettingsSpec, conf: Path = CONF) -> SettingsTable:
     Errors: ConfigError where a named experiment, search or key is not there.
     """
     files = Files(conf)
-    cells = (_result(spec, row, column, files) for row in spec.rows for column in spec.columns)
+    spaces = files.spaces(spec.searches)
+    cells = (_result(spec, row, column, files, spaces) for row in spec.rows for column in spec.columns)
     return SettingsTable(spec, tuple(cells))
 
 
 # --- what conf/ says
 
 
+@dataclass(frozen=True)
 class Files:
     """The experiments, searches and config files of a folder like conf/."""
 
-    def __init__(self, conf: Path = CONF) -> None:
-        self.conf = conf
-        self._experiments: dict[str, studies.Experiment] = {}
-        self._spaces: dict[str, Mapping[str, Any]] = {}
-
-    @cached_property
-    def ids(self) -> dict[str, str]:
-        """The experiment of each search."""
-        return studies.searches(self.conf)
-
-    def experiment(self, name: str) -> studies.Experiment:
-        if name not in self._experiments:
-            self._experiments[name] = studies.experiment(name, self.conf)
-        return self._experiments[name]
+    conf: Path = CONF
 
     def setting(self, experiment: str, key: str) -> Any:
         """An experiment's setting: its own, else that of the file that is chosen for the group."""
-        contents = self.experiment(experiment)
+        contents = studies.experiment(experiment, self.conf)
         group, *inner = key.split(".")
         value = _at(contents.settings, [group, *inner])
         if value is _ABSENT and (chosen := contents.choices.get(group) or self._default(group)):
-            value = _at(content_of(self._file(group, chosen)), inner)
+            file = conf_files.find(group, chosen, self.conf) or self.conf / group / f"{chosen}.yaml"
+            value = _at(content_of(file), inner)
         if value is _ABSENT:
             raise ConfigError(f"experiment {experiment} has no setting {key}.")
         if isinstance(value, str) and "${" in value:
@@ -177,39 +167,26 @@ class Files:
         return value
 
     def provenance(self, experiment: str) -> str | None:
-        kind = self.experiment(experiment).settings["provenance"].get("kind")
+        kind = studies.experiment(experiment, self.conf).settings["provenance"].get("kind")
         return None if kind is None else str(kind)
-
-    def _file(self, group: str, chosen: str) -> Path:
-        return conf_files.find(group, chosen, self.conf) or self.conf / group / f"{chosen}.yaml"
 
     def _default(self, group: str) -> str | None:
         """The file that every run takes for a group."""
         defaults = content_of(self.conf / "run.yaml").get("defaults") or []
         return next((d[group] for d in defaults if isinstance(d, dict) and group in d), None)
 
-    def searches(self, patterns: Iterable[str]) -> list[str]:
-        """The searches that are meant by names and patterns, each once: those on which runs rest, that were
-        made; where none was, those that are declared.
+    def spaces(self, patterns: Iterable[str]) -> Spaces:
+        """The spaces of the searches that are meant by names and patterns: of those on which runs rest, that
+        were made, as they drew from it; where none was, of those that are declared.
         """
-        names: list[str] = []
+        ids = studies.searches(self.conf) if patterns else {}
+        names: dict[str, None] = {}
         for pattern in patterns:
-            if not (matching := fnmatch.filter(sorted(self.ids), pattern)):
-                raise ConfigError(f"there is no search {pattern}. {suggest(pattern, self.ids)}")
-            names += matching
-        names = list(dict.fromkeys(names))
-        return [name for name in names if recorded(name)] or names
-
-    def space(self, search: str, key: str) -> Any:
-        """The space that a search drew a setting from, or will draw it from if it was not made; None if the
-        search does not change it.
-        """
-        if search not in self._spaces:
-            if results := recorded(search):
-                self._spaces[search] = results["search"]["space"]
-            else:
-                self._spaces[search] = studies.search_of(self.ids[search], self.conf).space
-        return self._spaces[search].get(key)
+            if not (matching := fnmatch.filter(sorted(ids), pattern)):
+                raise ConfigError(f"there is no search {pattern}. {suggest(pattern, ids)}")
+            names |= dict.fromkeys(matching)
+        drawn = {name: results["search"]["space"] for name in names if (results := recorded(name))}
+        return drawn or {name: studies.search_of(ids[name], self.conf).space for name in names}
 
 
 _ABSENT = object()
@@ -230,10 +207,12 @@ def _at(node: Any, path: list[str]) -> Any:
 # --- one cell
 
 
-def _result(spec: SettingsSpec, row: SettingRow, column: SettingColumn, files: Files) -> SettingResult:
+def _result(
+    spec: SettingsSpec, row: SettingRow, column: SettingColumn, files: Files, spaces: Spaces
+) -> SettingResult:
     cell = spec.cell(row, column)
     if column.reads in ("range", "distribution"):
-        ours, where = _of_searches(spec, column, cell.setting or "", files)
+        ours, where = _of_searches(spaces, column, cell.setting or "")
         none = State("not searched", cell.differs) if spec.searches else State("no search")
         kind = None
     else:
@@ -254,12 +233,9 @@ def _of_experiment(
     return ours, f"{conf_files.shown(cell.experiment)}: {cell.setting}", files.provenance(cell.experiment)
 
 
-def _of_searches(
-    spec: SettingsSpec, column: SettingColumn, setting: str, files: Files
-) -> tuple[str | None, str | None]:
+def _of_searches(spaces: Spaces, column: SettingColumn, setting: str) -> tuple[str | None, str | None]:
     """All of our searches that draw this setting; where their ranges differ, each stands there once."""
-    spaces = {search: files.space(search, setting) for search in files.searches(spec.searches)}
-    texts = {search: _drawn(space, column.reads) for search, space in spaces.items() if space is not None}
+    texts = {name: _drawn(space[setting], column.reads) for name, space in spaces.items() if setting in space}
     if not texts:
         return None, None
     of = next(iter(texts)) if len(texts) == 1 else "searches"

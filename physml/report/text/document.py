@@ -6,14 +6,14 @@
 import csv
 import io
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from physml.base import files
 from physml.base.text import csv_cell, plain
-from physml.report.outcome import Outcome
-from physml.report.state import State
+from physml.report.outcome import Outcome, State
 
 NONE = "–"  # nothing can stand here
 LONG = 32  # characters of a reason that a cell has room for
@@ -123,6 +123,34 @@ def letters(i: int) -> str:
     """
     low = chr(ord("a") + i % 26)
     return low if i < 26 else letters(i // 26 - 1) + low
+
+
+# --- heads broken into lines, for tables in little width
+
+
+def short_heads(grid: Grid, least: int) -> Grid:
+    """Heads broken into lines as wide as their column."""
+    heads = [grid.heads[0]]
+    for head, column in zip(grid.heads[1:], list(zip(*grid.lines, strict=True))[1:], strict=True):
+        heads.append(broken(head, max(least, *(len(text_of(text)) for text in column))))
+    return replace(grid, heads=tuple(heads))
+
+
+def broken(head: str, width: int) -> str:
+    r"""A head in lines of this width: between words, at hyphens, before capitals; what is longer is cut.
+
+    Example:
+        >>> broken("FitzHugh-Nagumo [1e-2]", 9), broken("JapaneseVowels", 8)
+        ('FitzHugh-\nNagumo\n[1e-2]', 'Japanese\nVowels')
+    """
+    if len(head) <= width:
+        return head
+    words = head.split()
+    for joint in (r"(?<=\w{3}-)(?=\w{3})", r"(?<=[a-z]{3})(?=[A-Z][a-z])"):
+        parted = ([word] if len(word) <= width else re.split(joint, word) for word in words)
+        words = [part for parts in parted for part in parts]
+    cut = [part if len(part) <= width else f"{part[: width - 1]}." for part in words]
+    return "\n".join(textwrap.wrap(" ".join(cut), width, break_long_words=False, break_on_hyphens=False))
 
 
 # --- Markdown

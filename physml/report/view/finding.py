@@ -1,11 +1,18 @@
-"""The finding of a table, in one to three sentences: written in its config, or made from its verdicts."""
+"""The finding of a table, in one to three sentences, and how much of it was trained.
+
+The sentences are written in its config, or made from its verdicts.
+"""
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
-from physml.report.outcome import counts
-from physml.report.stats.summary import Published, Summary
+from physml import __version__
+from physml.report.outcome import SHORT_BUDGET, counts
+from physml.report.stats.summary import N_FOR_VERDICT, Published, Summary
 from physml.report.table.collect import CellResult, Table
+from physml.report.table.fact_text import hours_text, rest_text
 from physml.report.table.numbers import mean_text, printed_text
 from physml.report.table.placeholders import filled
 from physml.report.table.spec import Claim
@@ -23,10 +30,6 @@ class _Missing(Exception):
     """A number of the sentence is not there."""
 
 
-def printed_cells(table: Table) -> list[CellResult]:
-    return [cell for cell in table.cells if cell.published is not None]
-
-
 def finding_text(table: Table) -> str:
     """The sentences of the config with their numbers; made ones where a number or the outcomes differ."""
     return written(table) or _made(table)
@@ -38,7 +41,6 @@ def written(table: Table) -> str | None:
     if spec.finding is None or spec.finding.outcomes != outcomes(table):
         return None
     labels, keys = [row.label for row in spec.rows], [column.key for column in spec.columns]
-    of = {(cell.row, cell.column): cell for cell in table.cells}
 
     def fill(label: str, key: str, part: str) -> str:
         if part == "rank":
@@ -47,9 +49,9 @@ def written(table: Table) -> str | None:
                 raise _Missing
             return f"{ranks.mean[label]:.1f}"
         if part == "times":
-            first, second = (_summary(of[name, key]).mean for name in label.split("//"))
+            first, second = (_summary(table.of[name, key]).mean for name in label.split("//"))
             return f"{first / second:.2g}"
-        return _number(of[label, key], part)
+        return _number(table.of[label, key], part)
 
     try:
         return filled(" ".join(spec.finding.text.split()), labels, keys, fill)
@@ -59,7 +61,7 @@ def written(table: Table) -> str | None:
 
 def outcomes(table: Table) -> str:
     """The outcomes that a sentence rests on: their counts; without printed numbers the best rows."""
-    return best_rows(table) if table.own else counts(cell.state for cell in printed_cells(table))
+    return best_rows(table) if table.own else counts(cell.state for cell in table.printed)
 
 
 def best_rows(table: Table) -> str:
@@ -69,8 +71,7 @@ def best_rows(table: Table) -> str:
     best = []
     for column in table.spec.columns:
         means = {cell.row: mean for cell in table.column(column.key) if (mean := cell.eligible) is not None}
-        choose = min if column.better == "lower" else max
-        best += [choose(means, key=means.__getitem__)] if means else []
+        best += [row for row in means if row in column.best(means)][:1]
     return "; ".join(best)
 
 
@@ -126,8 +127,8 @@ def _made(table: Table) -> str:
         return (
             _best_ranks(table) or "Rows of our own, without printed numbers; the best of each column is bold."
         )
-    cells = printed_cells(table)
-    text = f"{len(cells)} printed {'number' if len(cells) == 1 else 'numbers'}: {outcomes(table)}."
+    n = len(table.printed)
+    text = f"{n} printed {'number' if n == 1 else 'numbers'}: {outcomes(table)}."
     tested = f" Its ranking here: {table.claim_verdict or 'no verdict yet'}." if claimed else ""
     return text + claimed + tested
 
@@ -146,3 +147,49 @@ def _best_ranks(table: Table) -> str:
 def listed(names: Sequence[str]) -> str:
     """`A, B and C`."""
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many printed cells were trained, with how many runs; of a table of our own all of its cells."""
+
+    table: Table
+
+    @cached_property
+    def cells(self) -> list[CellResult]:
+        own = [cell for cell in self.table.cells if cell.wanted]
+        return own if self.table.own else self.table.printed
+
+    @cached_property
+    def trained(self) -> list[CellResult]:
+        """Cells with a number that is not of a short budget; a table of our own has no other budget."""
+        return [cell for cell in self.cells if cell.summary and (self.table.own or not is_short(cell))]
+
+    @property
+    def enough(self) -> int:
+        return sum(cell.summary.n >= N_FOR_VERDICT for cell in self.trained if cell.summary)
+
+    def text(self) -> str:
+        """`2 of 6 printed cells trained, n = 10; 1.4 core-hours, about 2.8 more to complete`."""
+        kind = "cells" if self.table.own else "printed cells"
+        text = f"{len(self.trained)} of {len(self.cells)} {kind} trained"
+        counts = {cell.summary.n for cell in self.trained if cell.summary}
+        if len(counts) == 1:
+            text += f", n = {counts.pop()}"
+        elif counts:
+            text += f", n = {min(counts)} to {max(counts)}"
+            if self.enough < len(self.trained):
+                text += f" (at least {N_FOR_VERDICT} in {self.enough})"
+        facts = self.table.facts
+        text += f"; {hours_text(facts)}" if facts.hours else ""
+        if left := rest_text(self.table.rest):
+            text += f", {left} more" if facts.hours else f"; {left} core-hours"
+            text += " to complete"
+        if facts.shipped:
+            some = "" if facts.shipped == facts.runs else f"{facts.shipped} of {facts.runs} runs "
+            text += f"; {some}recorded by physml {__version__}"
+        return text
+
+
+def is_short(cell: CellResult) -> bool:
+    return cell.state.word == "not comparable" and cell.state.reason == SHORT_BUDGET

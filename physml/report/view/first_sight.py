@@ -4,8 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
-from functools import cached_property
+from functools import cached_property, partial
 
 from physml.report.outcome import NO_VERDICT, NOT_RUN, SIX, Outcome, outcome_of, signed, words_of
 from physml.report.stats.summary import Summary
@@ -22,27 +21,26 @@ from physml.report.table.numbers import (
     value_text,
 )
 from physml.report.table.spec import Column, Row
-from physml.report.text.document import NONE, Block, Cell, Grid, Lines, Text, blocks, text_of
-from physml.report.text.heads import short_heads
-from physml.report.view.coverage import Coverage, is_short
-from physml.report.view.finding import finding_text, printed_cells
+from physml.report.text.document import (
+    NONE,
+    Block,
+    Cell,
+    Grid,
+    Lines,
+    Text,
+    blocks,
+    short_heads,
+    text_of,
+)
+from physml.report.view.finding import Coverage, finding_text, is_short
 
 MORE = {"--long": "all columns, comparisons, reasons, notes", "--rules": "verdicts"}
 OWN = "own"  # the source of a table that no paper has
 QUOTED = "†"
 HEADS = (7, 12)  # characters of a head in a narrow table, at least
 MOST = 48  # lines of a matrix; of a longer one rows without a printed number stand in --long
+Form = Callable[[Summary | None, int], str]  # a number with so many digits
 TRIED = {"failed": "failed", "diverged": "div.", "running": "runs"}  # states that are words in a matrix
-
-
-class _Printed(Enum):
-    """Printed numbers in place of ours: with their spread, or alone."""
-
-    whole = 1
-    value = 2
-
-
-Form = Callable[[Summary | None, int], str] | _Printed
 
 
 def first_sight(table: Table) -> tuple[Block, ...]:
@@ -71,16 +69,12 @@ class View:
         """Those with a printed number; in a table of our own all; of short runs those that they have."""
         columns = self.table.spec.columns
         if not self.table.own:
-            printed = {cell.column for cell in printed_cells(self.table)}
+            printed = {cell.column for cell in self.table.printed}
             columns = tuple(column for column in columns if column.key in printed)
         return [c for c in columns if not self.short or any(map(is_short, self.table.column(c.key)))]
 
-    @cached_property
-    def of(self) -> dict[tuple[str, str], CellResult]:
-        return {(cell.row, cell.column): cell for cell in self.table.cells}
-
     def cells(self, row: Row) -> list[CellResult]:
-        return [self.of[row.label, column.key] for column in self.columns]
+        return [self.table.of[row.label, column.key] for column in self.columns]
 
     def counted(self, cell: CellResult) -> Summary | None:
         """The numbers of a cell, if it is one of those that are shown."""
@@ -160,19 +154,17 @@ class View:
     def _list(self, column: Column) -> Grid:
         """One column: a line for each model."""
         places = decimals(self.table, column)
-        best = self._best(column)
         lines: list[tuple[Text, ...]] = []
         for row in self.rows:
-            cell = self.of[row.label, column.key]
-            summary, looks = self.counted(cell), _looks(cell, row, column)
-            bare = replace(looks, outcome=None)
+            cell = self.table.of[row.label, column.key]
+            summary, bare = self.counted(cell), self._printed(row, column)
             lines.append(
                 (
                     self._label(row),
-                    replace(bare, text=_printed(cell)),
-                    replace(bare, text=mean_text(summary, places), bold=row.label in best),
+                    bare,
+                    replace(bare, text=mean_text(summary, places), bold=row.label in self._best[column.key]),
                     replace(bare, text=str(summary.n) if summary else NONE),
-                    replace(looks, text=self._outcome(cell)),
+                    _looks(cell, self._outcome(cell)),
                 )
             )
             lines += [(m.label, "", value_text(m.value, places), "1", str(m.state)) for m in cell.yours]
@@ -181,9 +173,8 @@ class View:
         return grid.without(i for i in range(1, 5) if self._says_nothing(grid, i))
 
     def _outcome(self, cell: CellResult) -> str:
-        said = (
-            signed(cell.state) if cell.published else words_of(cell.state)
-        )  # a sign is about a printed number
+        # A sign is about a printed number.
+        said = signed(cell.state) if cell.published else words_of(cell.state)
         words = filter(None, (said, self.table.below(cell)))
         return "; ".join(words) if self._happened(cell) else NONE
 
@@ -200,13 +191,9 @@ class View:
         if self.printed and self.run:
             forms = [self._pairs(True), self._pairs(False), self._stacked(wide), self._stacked(narrow)]
         elif self.printed:
-            values = self._means(_Printed.value)
-            forms = [
-                self._means(_Printed.whole),
-                values,
-                short_heads(values, wide),
-                short_heads(values, narrow),
-            ]
+            values = self._lines(partial(self._printed, spread=False))
+            whole = self._lines(self._printed)
+            forms = [whole, values, short_heads(values, wide), short_heads(values, narrow)]
         else:
             means = self._means(bare_mean)
             forms = [self._means(mean_text), means, short_heads(means, wide), self._brief()]
@@ -242,14 +229,16 @@ class View:
     def _head(self, column: Column) -> str:
         return column.heading if self._unit is None else column.title
 
-    def _value(self, row: Row, column: Column, best: set[str], form: Form) -> Cell:
+    def _printed(self, row: Row, column: Column, spread: bool = True) -> Cell:
+        """The printed number, which has no outcome."""
+        cell = self.table.of[row.label, column.key]
+        return replace(_looks(cell, _printed(cell, spread)), outcome=None)
+
+    def _ours(self, row: Row, column: Column, form: Form) -> Cell:
         """Our number with the sign of its outcome, and its runs where they are not as many as usual."""
-        cell = self.of[row.label, column.key]
-        looks, places = _looks(cell, row, column), decimals(self.table, column)
-        if isinstance(form, _Printed):
-            return replace(looks, text=_printed(cell, form is _Printed.whole))
+        cell = self.table.of[row.label, column.key]
         summary = self.counted(cell)
-        text = form(summary, places)
+        text = form(summary, decimals(self.table, column))
         if summary and summary.n != self.usual:
             text += f" ({summary.n})"
         outcome = outcome_of(cell.state)
@@ -257,14 +246,17 @@ class View:
             text = TRIED[cell.state.word]
         elif cell.published and outcome not in (NOT_RUN, NO_VERDICT):
             text += f" {outcome.sign}"
-        return replace(looks, text=text, bold=row.label in best)
+        return replace(_looks(cell, text), bold=row.label in self._best[column.key])
 
     def _means(self, form: Form) -> Grid:
-        best = {column.key: self._best(column) for column in self.columns}
+        return self._lines(partial(self._ours, form=form))
+
+    def _lines(self, value: Callable[[Row, Column], Cell]) -> Grid:
+        """A line for each model, with a value for each column."""
         ranks = self.ranks
         lines: list[tuple[Text, ...]] = []
         for row in self.rows:
-            values = [self._value(row, column, best[column.key], form) for column in self.columns]
+            values = [value(row, column) for column in self.columns]
             rank = [f"{ranks[row.label]:.2f}" if row.label in ranks else NONE] if ranks else []
             lines += [(self._label(row), *rank, *values), *self._yours(row, [""] if ranks else [])]
         heads = ("model", *(["mean rank"] if ranks else []), *map(self._head, self.columns))
@@ -280,15 +272,12 @@ class View:
 
     def _pairs(self, spread: bool) -> Grid:
         """The printed number and ours for each column."""
-        best = {column.key: self._best(column) for column in self.columns}
         form = mean_text if spread else bare_mean
         lines: list[tuple[Text, ...]] = []
         for row in self.rows:
             line: list[Text] = [self._label(row)]
             for column in self.columns:
-                cell = self.of[row.label, column.key]
-                printed = replace(_looks(cell, row, column), text=_printed(cell, spread), outcome=None)
-                line += [printed, self._value(row, column, best[column.key], form)]
+                line += [self._printed(row, column, spread), self._ours(row, column, form)]
             lines += [tuple(line), *self._yours(row, [], [""])]
         names = [self._head(c) if spread else c.short or self._head(c) for c in self.columns]
         heads = [text for name in names for text in (f"{name}:\nprinted", "\nours")]
@@ -321,16 +310,20 @@ class View:
             lines.append(tuple(line))
         return lines
 
-    def _best(self, column: Column) -> set[str]:
-        """The rows with the best mean, to the digits that are shown; none where only one row has a number."""
-        places = decimals(self.table, column)
-        cells = [self.of[row.label, column.key] for row in self.rows]
-        means = {
-            cell.row: round(cell.eligible, places)
-            for cell in cells
-            if cell.eligible is not None and self.counted(cell)
-        }
-        return column.best(means) if len(means) > 1 else set()
+    @cached_property
+    def _best(self) -> dict[str, set[str]]:
+        """The rows with the best mean of each column, as it is shown; none of a single number."""
+        best = {}
+        for column in self.columns:
+            places = decimals(self.table, column)
+            cells = [self.table.of[row.label, column.key] for row in self.rows]
+            means = {
+                cell.row: round(cell.eligible, places)
+                for cell in cells
+                if cell.eligible is not None and self.counted(cell)
+            }
+            best[column.key] = column.best(means) if len(means) > 1 else set()
+        return best
 
     # --- lines below
 
@@ -362,7 +355,7 @@ class View:
 
     def _absent(self, row: Row) -> str:
         """A row that was not run, with its printed number where the table has one column."""
-        cell = self.of[row.label, self.columns[0].key]
+        cell = self.table.of[row.label, self.columns[0].key]
         return f"{row.label} {_printed(cell)}" if len(self.columns) == 1 and cell.published else row.label
 
     def _legend(self) -> str:
@@ -397,8 +390,8 @@ def _grouped(columns: Sequence[Column]) -> Iterator[str]:
     yield from (f"{', '.join(names)} [{unit}]" for unit, names in by_unit.items() if unit)
 
 
-def _looks(cell: CellResult, row: Row, column: Column) -> Cell:
+def _looks(cell: CellResult, text: str) -> Cell:
     outcome: Outcome | None = outcome_of(cell.state)
     outcome = None if outcome in (NOT_RUN, NO_VERDICT) else outcome
     quoted = cell.published is not None and cell.published.quoted is not None
-    return Cell("", outcome, quoted=quoted, at=(row.label, column.key))
+    return Cell(text, outcome, quoted=quoted, at=(cell.row, cell.column))

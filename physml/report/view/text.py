@@ -1,11 +1,11 @@
 """A table of results in words: cells, verdicts, claims and facts become a `Document`."""
 
+import dataclasses
 from collections.abc import Iterator
 
+from physml.config.conf_files import shown
 from physml.report.outcome import Outcome, outcome_of
-from physml.report.stats.claims import Gain
-from physml.report.table import ranks_text
-from physml.report.table import values as table_values
+from physml.report.stats.claims import Gain, p_text
 from physml.report.table.claims import ClaimPart
 from physml.report.table.collect import CellResult, Table, Yours
 from physml.report.table.fact_text import fact_lines, reason_lines, rule_lines
@@ -20,6 +20,7 @@ from physml.report.table.numbers import (
     solved_text,
     value_text,
 )
+from physml.report.table.ranks import rank_blocks, rank_values
 from physml.report.table.spec import Claim, Column
 from physml.report.text.document import NONE, Document, Grid, Lines, Reasons, blocks, text_of
 from physml.report.view.first_sight import MORE, first_sight
@@ -31,6 +32,15 @@ HEADS = {
 }  # fmt: skip
 FOLDED = ((0, 9, 11), (1, 6), (2, 4), (3, 5), (8, 7, 10))  # heads above each other where it is narrow
 PAPER = (1, 6)  # columns that a table of our own does not have
+CSV_HEADS = (
+    "table", "row", "column", "metric", "unit", "better", "protocol", "experiment",
+    "published", "published_sd", "published_n", "published_statistic",
+    "mean", "sd", "n", "low", "high", "within_low", "within_high", "search_sd", "best", "done", "wanted",
+    "settings", "gain", "gain_low", "gain_high", "margin", "readings", "state",
+    "reference", "over", "over_low", "over_high",
+    "parameters", "parameters_printed", "train_s", "ms_per_step",
+    "peak_memory_mib", "solved",
+)  # fmt: skip
 
 
 def document(table: Table) -> Document:
@@ -52,14 +62,14 @@ def document(table: Table) -> Document:
             Lines(tuple(claim[:1])),
             Lines(tuple(claim[1:]), look="items"),
             Grid(("reference", *titles), references, "Trivial references, on the same test data"),
-            *ranks_text.blocks_of(table.ranking),
+            *rank_blocks(table.ranking),
             Lines(tuple(fact_lines(table)), "How it was made", "items"),
             Lines(tuple(reason_lines(table.spec)), "Reasons, as far as known", "items"),
             Lines(table.spec.notes, "Notes", "items"),
         ),
         rules=blocks(Lines(tuple(rule_lines(table)), look="items")),
         more=MORE,
-        values=tuple(table_values.values(table)),
+        values=tuple(values(table)),
     )
 
 
@@ -102,10 +112,10 @@ def _reference_lines(table: Table) -> Iterator[tuple[str, ...]]:
     columns = [(column.key, decimals(table, column)) for column in table.spec.columns]
     for name, scores in table.references.items():
         yield name, *(mean_text(scores.get(key), places) for key, places in columns)
-    of = {(cell.row, cell.column): cell for cell in table.cells}
     for row in table.spec.rows:
-        if any(of[row.label, key].over for key, _ in columns):
-            yield f"{row.label}: gain", *(_over_text(of[row.label, key], places) for key, places in columns)
+        cells = [(table.of[row.label, key], places) for key, places in columns]
+        if any(cell.over for cell, _ in cells):
+            yield f"{row.label}: gain", *(_over_text(cell, places) for cell, places in cells)
 
 
 def _over_text(cell: CellResult, places: int) -> str:
@@ -139,9 +149,63 @@ def _part_text(part: ClaimPart, gain: Gain, column: Column, table: Table) -> str
     else:
         text = f"gain {gain_text(gain.mean, gain.low, gain.high, places)}{unit}, n = {gain.n}"
     if part.p is not None:
-        text += f", p = {part.p:.2g}" if part.p >= 1e-4 else ", p < 0.0001"
+        text += f", {p_text(part.p)}"
     if gain.new_low is not None and not part.ratio:
         text += f"; on new splits {gain_text(gain.mean, gain.new_low, gain.new_high, places)}"
     if part.chance:
         text += f"; the second is no better than {part.chance}"
     return f"{part.verdict or 'no verdict'} ({text})"
+
+
+# --- the numbers, unrounded, for the CSV file
+
+
+def values(table: Table) -> Iterator[tuple[object, ...]]:
+    """The heads, then a line per row and column, in full precision; trivial references, and ranks."""
+    yield CSV_HEADS
+    for known in (*_value_lines(table), *rank_values(table.ranking)):
+        known |= {"table": table.spec.id}
+        yield tuple(known.get(head) for head in CSV_HEADS)
+
+
+def _value_lines(table: Table) -> Iterator[dict[str, object]]:
+    """Trivial references are rows whose state is `trivial reference`."""
+    rows = {row.label: row for row in table.spec.rows}
+
+    def line(label: str, column: Column, **values: object) -> dict[str, object]:
+        return {
+            "row": label, "column": column.key, "metric": column.metric, "unit": column.unit or "1",
+            "better": column.better, "protocol": column.protocol, **values,
+        }  # fmt: skip
+
+    for column in table.spec.columns:
+        for cell in table.column(column.key):
+            p, s = cell.published, cell.summary
+            comparison, over = cell.comparison, cell.over
+            within = cell.within or (None, None)
+            yield line(
+                cell.row, column,
+                experiment=shown(table.spec.cell(rows[cell.row], column).experiment or "") or None,
+                published=p and p.value, published_sd=p and p.sd, published_n=p and p.n,
+                published_statistic=p and p.statistic,
+                mean=s and s.mean, sd=s and s.sd, n=s and s.n, low=s and s.low, high=s and s.high,
+                within_low=within[0], within_high=within[1], search_sd=cell.search and cell.search.sd,
+                best=s and s.best, done=cell.done, wanted=cell.wanted, settings=cell.settings,
+                gain=comparison and comparison.delta,
+                gain_low=comparison and min(r.low for r in comparison.readings),
+                gain_high=comparison and max(r.high for r in comparison.readings),
+                margin=p and column.margin.of(p),
+                readings=comparison
+                and "; ".join(f"{r.assumption}: {r.outcome}" for r in comparison.readings),
+                state=cell.state, reference=over and over[0], over=over and over[1].mean,
+                over_low=over and over[1].low, over_high=over and over[1].high, parameters=cell.params_ours,
+                parameters_printed=cell.params_paper, train_s=cell.train_s, ms_per_step=cell.ms_per_step,
+                peak_memory_mib=cell.peak_memory_mib, solved=cell.solved,
+            )  # fmt: skip
+            for mine in cell.yours:
+                label = f"{cell.row}: your run (seed {mine.seed})"
+                yield line(label, column, best=mine.value, state=mine.state)
+        for name, scores in table.references.items():
+            if column.key in scores:
+                score = dataclasses.asdict(scores[column.key]) | {"best": None}
+                yield line(name, column, **score, state="trivial reference")

@@ -183,7 +183,7 @@ class WandbTracker(GuardedTracker):
     def _plot(self, rows: list[Row]) -> None:
         import wandb
 
-        from physml.report.figure.run_plot import plot_rows
+        from physml.report.figure.pictures import plot_rows
 
         path = self.tracked.folder / "curves.png"
         plot_rows(rows, self.tracked.label, path)

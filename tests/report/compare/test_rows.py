@@ -57,7 +57,6 @@ def test_tests_and_effect_size_are_those_of_scipy() -> None:
     assert comparison.p_wilcoxon == pytest.approx(stats.wilcoxon(a, b, method="exact").pvalue)
     differences = np.subtract(a, b)
     assert comparison.d_z == pytest.approx(differences.mean() / differences.std(ddof=1))
-    assert comparison.p == pytest.approx(2 * stats.t.sf(abs(comparison.d_z or 0.0) * math.sqrt(12), 11))
 
 
 def test_rows_that_were_trained_in_another_way_say_so() -> None:
@@ -189,8 +188,6 @@ def test_sentences() -> None:
     assert alike.startswith("Ours and Theirs cannot be told apart: ")
     assert "more pairs would find it at 5 % over all 2 columns with a power of 80 %." in alike
     assert said(1.0, n=2) == "no verdict from 2 pairs of runs; 3 are the fewest."
-    zero = compare_values(column(), by_seed([1.0, -1.0, 2.0, -2.0]), by_seed([0.0] * 4))
-    assert "Ours and Theirs have the same mean (" in sentence(corrected([zero])[0], NAMES)
 
 
 def test_new_splits_and_the_other_test_have_their_words() -> None:

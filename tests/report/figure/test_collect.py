@@ -19,11 +19,11 @@ from physml.report.figure import collect as figures
 from physml.report.figure import simulated as simulated_figures
 from physml.report.figure.collect import Curve, Figure, collect, state_lines
 from physml.report.figure.files import write_figure
+from physml.report.figure.pictures import plot_rows
 from physml.report.figure.plot import draw, histogram_edges, joined
-from physml.report.figure.run_plot import plot_rows
 from physml.report.figure.spec import FigureSpec, experiments_of, find_figure, load_figure
 from physml.report.figure.style import COLOURS, MARKERS
-from physml.report.state import State
+from physml.report.outcome import State
 
 STEPS = np.arange(100, 600, 100)
 

@@ -14,12 +14,11 @@ from physml.base.errors import ConfigError
 from physml.base.paths import CONF
 from physml.config.load import structure
 from physml.report.figure.collect import Curve, Figure
-from physml.report.figure.data import HEADS, MOST, comma_separated
-from physml.report.figure.files import write_figure, write_picture
+from physml.report.figure.files import HEADS, MOST, comma_separated, write_figure, write_picture
 from physml.report.figure.plot import draw
 from physml.report.figure.spec import FigureSpec, load_figure
 from physml.report.figure.style import COLOURS, apart, counted, evenly, styles
-from physml.report.state import State
+from physml.report.outcome import State
 
 
 def figure(*curves: Curve, **changes: Any) -> Figure:

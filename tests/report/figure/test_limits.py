@@ -8,7 +8,7 @@ from physml.report.figure.collect import Curve
 from physml.report.figure.limits import bounds, limits, within
 from physml.report.figure.rank_plot import caption, covers_all, draw_gaps
 from physml.report.figure.style import COLOURS
-from physml.report.state import State
+from physml.report.outcome import State
 from physml.report.stats.across import Middle, Ranks
 
 X = np.arange(100.0)

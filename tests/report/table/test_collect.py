@@ -4,8 +4,6 @@
 the diff before you commit.
 """
 
-import csv
-import io
 import itertools
 import re
 from functools import cache
@@ -25,13 +23,12 @@ from physml.records.costs import Rest
 from physml.records.searches import SearchSpread
 from physml.report.table import spec as tables
 from physml.report.table import typed
-from physml.report.table import values as table_values
 from physml.report.table.collect import collect, table_state
 from physml.report.table.fact_text import fact_lines, search_lines, searched_here
 from physml.report.table.spec import TableSpec
-from physml.report.text.document import FORMS, Grid, text_of, write
+from physml.report.text.document import FORMS, Grid, write
 from physml.report.view.finding import finding_text
-from physml.report.view.text import claim_lines, document
+from physml.report.view.text import claim_lines, document, values
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -386,15 +383,6 @@ def test_rendering_is_golden(name: str) -> None:
     assert rendered == kept
 
 
-def test_no_cell_is_empty() -> None:
-    page = document(synthetic())
-    grids = [block for block in page.long if isinstance(block, Grid)]
-    assert len(grids) == 3
-    for heads, line in ((grid.heads, line) for grid in grids for line in grid.lines):
-        assert len(line) == len(heads) and all(text_of(text).strip() for text in line)
-    assert all(all(row) for row in csv.reader(io.StringIO(FORMS["csv"](page))))
-
-
 def test_writing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     first, again = ([path.read_bytes() for path in write(document(synthetic()), tmp_path)] for _ in range(2))
     assert first == again
@@ -597,7 +585,7 @@ def test_searched_experiments_of_a_study_are_named_together() -> None:
 def test_memory_is_the_median_over_the_runs_that_have_them() -> None:
     costs = [{"train_s": 9.0, "ms_per_step": 5.0, "peak_memory_mib": mib} for mib in (300.0, 500.0, 700.0)]
     table = collected([record("t/agrees", k, 0.01 + k / 1000, cost=cost) for k, cost in enumerate(costs)])
-    heads, *lines = table_values.values(table)
+    heads, *lines = values(table)
     memory = {cells[1:3]: cells[heads.index("peak_memory_mib")] for cells in lines}
     assert (memory["agrees", "clean"], memory["worse", "clean"]) == (500.0, None)
     grid = next(b for b in document(table).long if isinstance(b, Grid) and "clean" in b.heading)

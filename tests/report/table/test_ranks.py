@@ -21,8 +21,7 @@ from physml.report.figure.plot import draw
 from physml.report.figure.spec import FigureSpec, experiments_of, load_figure
 from physml.report.stats.across import mean_ranks, rank_gaps
 from physml.report.table.collect import collect
-from physml.report.table.ranks import Ranking
-from physml.report.table.ranks_text import TOO_FEW, blocks_of
+from physml.report.table.ranks import TOO_FEW, Ranking, rank_blocks
 from physml.report.table.spec import TableSpec, load_table, only_ranked, table_ids
 from physml.report.text.document import FORMS, NONE, Cell, Grid, Lines, text_of
 from physml.report.view.text import document
@@ -84,7 +83,7 @@ def test_rows_at_chance_share_the_last_rank_of_their_column() -> None:
     assert ranked.ranks.mean == pytest.approx({"A": 1.0, "B": 2.6, "C": 2.6, "D": 3.8})
     assert list(ranked.behind) == ["B", "C", "D"]
     assert ranked.behind["D"].mean == pytest.approx(2.8)
-    (line,) = (text for text in blocks_of(ranked)[1].lines if text.startswith("No better than a constant"))
+    (line,) = (text for text in rank_blocks(ranked)[1].lines if text.startswith("No better than a constant"))
     assert line.endswith("B (P); C (P); D (P)")
 
 
@@ -94,7 +93,7 @@ def test_rows_that_still_improve_are_counted() -> None:
     chosen = [{"selected": {"rule": "max valid/accuracy", "step": step}, "n_steps": 100} for step in steps]
     ranked = ranking([r | more for r, more in zip(records(), chosen, strict=True)])
     assert ranked.improving == {"Q": 2}
-    assert any("last tenth" in line and line.endswith("Q 2 of 4") for line in blocks_of(ranked)[1].lines)
+    assert any("last tenth" in line and line.endswith("Q 2 of 4") for line in rank_blocks(ranked)[1].lines)
 
 
 def test_a_row_needs_all_comparable_runs_in_all_columns() -> None:

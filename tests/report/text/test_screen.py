@@ -7,8 +7,7 @@ from made_records import on_terminal
 from rich.console import Console
 
 from physml.report.outcome import EVEN, REPRODUCED
-from physml.report.text.document import Cell, Document, Grid, Lines, blocks, markdown, text_of
-from physml.report.text.heads import short_heads
+from physml.report.text.document import Cell, Document, Grid, Lines, blocks, markdown, short_heads, text_of
 from physml.report.text.screen import Screen, fitted
 
 LABELS = ("GCN", "A model with a name of several words and more", "GAT", "GAT, another")

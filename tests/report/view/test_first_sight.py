@@ -11,8 +11,7 @@ from physml.report.table.collect import Table, collect, recorded
 from physml.report.table.latex import latex_table
 from physml.report.table.spec import TableSpec
 from physml.report.text.document import Cell, Grid, text_of
-from physml.report.view.coverage import Coverage
-from physml.report.view.finding import NOTHING, finding_text, outcomes, written
+from physml.report.view.finding import NOTHING, Coverage, finding_text, outcomes, written
 from physml.report.view.first_sight import View
 
 IDENTITY = ids("t/a", "t/b", "t/q", "t/s", "t/none")
