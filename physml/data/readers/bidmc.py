@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from physml.base.errors import DataError
 from physml.data.datasets import DataSet, Files
 from physml.data.files.archives import Tree, damaged
 from physml.data.files.array_files import npz
+from physml.data.files.limits import WrongFile
 from physml.data.store import Arrays
 
 ARCHIVE = "bidmc-ppg-and-respiration-dataset-1.0.0.zip"
@@ -33,7 +33,6 @@ SHAPE = (60_001, 481)
 FIXTURE_SHAPE = (376, 4)
 
 REPACKED = ("signals", "subject", "signal_names", "fs", "numerics", "numerics_subject", "numerics_names")
-AGAIN = "Get it again: `physml data get bidmc`."
 
 
 def _read(files: Files) -> Arrays:
@@ -48,15 +47,15 @@ def _read(files: Files) -> Arrays:
         signals = np.stack([_table(tree, subject, "Signals", SIGNALS) for subject in SUBJECTS])
         numerics = np.stack([_table(tree, subject, "Numerics", NUMERICS) for subject in SUBJECTS])
     if (signals.shape[1], numerics.shape[1]) not in _shapes(files):
-        raise DataError(
+        raise WrongFile(
             f"{path}: expected {SHAPE[0]} samples and {SHAPE[1]} seconds of each subject; got "
-            f"{signals.shape[1]} and {numerics.shape[1]}. {AGAIN}"
+            f"{signals.shape[1]} and {numerics.shape[1]}."
         )
     for subject, signal in zip(SUBJECTS, signals, strict=True):
         if not np.isfinite(signal).all():
-            raise DataError(f"{path}: subject {subject} has signals that are not finite. {AGAIN}")
+            raise WrongFile(f"{path}: subject {subject} has signals that are not finite.")
     if not (np.diff(numerics[..., 0]) == 1).all():
-        raise DataError(f"{path}: the numerics must be one second apart. {AGAIN}")
+        raise WrongFile(f"{path}: the numerics must be one second apart.")
     return {"signals": signals, "numerics": numerics, "subject": np.array(SUBJECTS, np.int64)}
 
 
@@ -67,27 +66,27 @@ def _table(tree: Tree, subject: int, kind: str, columns: tuple[str, ...]) -> np.
     try:
         header, *rows = [*csv.reader(io.StringIO(text, newline=""))] or [[]]
     except csv.Error as error:
-        raise DataError(f"{tree.path}: {name}: {error}. {AGAIN}") from error
+        raise WrongFile(f"{tree.path}: {name}: {error}.") from error
     header = [column.strip() for column in header]
     absent = [column for column in columns if column not in header]
     if absent:
-        raise DataError(f"{tree.path}: {name} has no column {absent[0]}; it has {header}. {AGAIN}")
+        raise WrongFile(f"{tree.path}: {name} has no column {absent[0]}; it has {header}.")
     where = [header.index(column) for column in columns]
     values = []
     for i, row in enumerate(rows, 2):
         try:
             values.append([float(row[k]) for k in where])
         except (ValueError, IndexError) as error:
-            raise DataError(f"{tree.path}: {name}, line {i}: {error}. {AGAIN}") from error
+            raise WrongFile(f"{tree.path}: {name}, line {i}: {error}.") from error
     expected = {shape[kind == "Numerics"] for shape in (SHAPE, FIXTURE_SHAPE)}
     if len(values) not in expected:
-        raise DataError(f"{tree.path}: {name} has {len(values)} rows, expected {max(expected)}. {AGAIN}")
+        raise WrongFile(f"{tree.path}: {name} has {len(values)} rows, expected {max(expected)}.")
     return np.array(values, np.float32)
 
 
 def _repacked(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """The same from one .npz file: signals (31, T, 2), numerics of all 53, and what their axes are."""
-    arrays = npz(path, REPACKED, AGAIN, text=("signal_names", "numerics_names"))
+    arrays = npz(path, REPACKED, text=("signal_names", "numerics_names"))
     try:
         names = [str(n) for n in arrays["numerics_names"]]
         rows = [arrays["numerics_subject"].tolist().index(subject) for subject in SUBJECTS]
@@ -100,9 +99,7 @@ def _repacked(path: Path) -> tuple[np.ndarray, np.ndarray]:
     except (ValueError, LookupError, TypeError) as error:
         raise damaged(path, ".npz file of repacked records", error) from error
     if not fits or arrays["signals"].ndim != 3 or numerics.ndim != 3:
-        raise DataError(
-            f"{path}: expected the signals {SIGNALS} of the subjects {SUBJECTS} at {RATE} Hz. {AGAIN}"
-        )
+        raise WrongFile(f"{path}: expected the signals {SIGNALS} of the subjects {SUBJECTS} at {RATE} Hz.")
     return arrays["signals"].astype(np.float32), numerics.astype(np.float32)
 
 

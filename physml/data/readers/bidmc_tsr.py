@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from physml.base.errors import DataError
 from physml.data.datasets import DataSet, Files
+from physml.data.files.limits import WrongFile
 from physml.data.readers.timeseries import read_ts, write_ts
 from physml.data.store import Arrays
 
@@ -21,28 +21,27 @@ FIXTURE_SIZES = {"TRAIN": 28, "TEST": 12}
 
 
 def _reader(name: str) -> Callable[[Files], Arrays]:
-    again = f"Get it again: `physml data get {name.lower()}`."
 
     def read(files: Files) -> Arrays:
         """x (N, T, 2) float32, y (N,) float64: the windows of TRAIN, then those of TEST."""
-        both = [read_ts(files.path(f"{name}_{part}.ts"), again) for part in FIXTURE_SIZES]
+        both = [read_ts(files.path(f"{name}_{part}.ts")) for part in FIXTURE_SIZES]
         for cases in both:
             if cases.name.upper() in set(NAMES.values()) - {name}:
-                raise DataError(f"{cases.path} is the problem {cases.name}; expected {name}. {again}")
+                raise WrongFile(f"{cases.path} is the problem {cases.name}; expected {name}.")
             cases.expect(cases.name, [len(cases.x)], None)
         x = np.concatenate([cases.stacked(files.sizes(T, T_FIXTURE), D) for cases in both])
         y = np.concatenate([cases.y for cases in both])
         n_windows = sum(FIXTURE_SIZES.values()) if x.shape[1] == T_FIXTURE else N
         if len(x) != n_windows:
             sizes = " and ".join(str(len(cases.x)) for cases in both)
-            raise DataError(
+            raise WrongFile(
                 f"{both[0].path} and {both[1].path.name} have {sizes} windows, together {n_windows} were "
-                f"expected: half a file, or another one. {again}"
+                f"expected: half a file, or another one."
             )
         if y.min() <= 0 or y.max() >= 300:
-            raise DataError(
+            raise WrongFile(
                 f"{both[0].path}: rates must lie between 0 and 300 per minute; got {y.min():g} to "
-                f"{y.max():g}. {again}"
+                f"{y.max():g}."
             )
         return {"x": x, "y": y}
 

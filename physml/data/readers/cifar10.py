@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from physml.base.errors import DataError
 from physml.data.datasets import Arrays, DataSet, Files
+from physml.data.files.limits import WrongFile
 from physml.data.files.safe_pickle import arrays, unpickle
 
 ARCHIVE = "cifar-10-python.tar.gz"
@@ -23,8 +23,6 @@ CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 # Images of one batch file, as published; of a fixture.
 IMAGES = 10_000
 FIXTURE_IMAGES = {"train": 12, "test": 20}
-
-_AGAIN = "Get it again: `physml data get cifar10`."
 
 
 def _read(files: Files) -> Arrays:
@@ -47,24 +45,24 @@ def _read(files: Files) -> Arrays:
 
 def _entry(files: Files, where: str, name: str, content: bytes) -> dict[str, Any]:
     """Content of a batch file; DataError unless it is whole and has images and labels of the right kind."""
-    entry = unpickle(content, arrays, where, _AGAIN)
+    entry = unpickle(content, arrays, where)
     if not isinstance(entry, dict):
-        raise DataError(f"{where}: expected a dictionary; got {type(entry).__name__}. {_AGAIN}")
+        raise WrongFile(f"{where}: expected a dictionary; got {type(entry).__name__}.")
     if name == META:
         if entry.get("label_names") != list(CLASSES):
-            raise DataError(f"{where}: the classes are not those of CIFAR-10. {_AGAIN}")
+            raise WrongFile(f"{where}: the classes are not those of CIFAR-10.")
         return entry
     data, labels = entry.get("data"), entry.get("labels")
     sizes = files.sizes(IMAGES, FIXTURE_IMAGES["test" if name in BATCHES["test"] else "train"])
     if not (isinstance(data, np.ndarray) and data.dtype == np.uint8 and data.ndim == 2):
-        raise DataError(f"{where}: there are no images in it. {_AGAIN}")
+        raise WrongFile(f"{where}: there are no images in it.")
     if data.shape[1] != 3072 or len(data) not in sizes:
-        raise DataError(f"{where}: expected {IMAGES} images of 3072 bytes; got {data.shape}. {_AGAIN}")
+        raise WrongFile(f"{where}: expected {IMAGES} images of 3072 bytes; got {data.shape}.")
     if not isinstance(labels, list) or len(labels) != len(data):
-        raise DataError(f"{where}: expected a list of {len(data)} labels. {_AGAIN}")
+        raise WrongFile(f"{where}: expected a list of {len(data)} labels.")
     wrong = [y for y in labels if not isinstance(y, int) or not 0 <= y < len(CLASSES)]
     if wrong:
-        raise DataError(f"{where}: labels must be 0..9; got {wrong[0]!r}. {_AGAIN}")
+        raise WrongFile(f"{where}: labels must be 0..9; got {wrong[0]!r}.")
     return {**entry, "data": np.asarray(data)}
 
 

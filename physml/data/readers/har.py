@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from physml.base.errors import DataError
 from physml.data.datasets import DataSet, Files
 from physml.data.files.archives import Tree
+from physml.data.files.limits import WrongFile
 from physml.data.store import Arrays
 
 ARCHIVE = "UCI HAR Dataset.zip"
@@ -40,26 +40,23 @@ def _read(files: Files) -> Arrays:
             **{f"windows of {c}": x for c, x in signals.items()},
         }.items():
             if len(rows) != len(y):
-                raise DataError(f"{tree.path}, part {part}: {len(y)} labels but {len(rows)} {what}. {_AGAIN}")
+                raise WrongFile(f"{tree.path}, part {part}: {len(y)} labels but {len(rows)} {what}.")
         if len(y) not in files.sizes(SIZES[part], FIXTURE_SIZES[part]):
-            raise DataError(f"{tree.path}, part {part}: {len(y)} windows, expected {SIZES[part]}. {_AGAIN}")
+            raise WrongFile(f"{tree.path}, part {part}: {len(y)} windows, expected {SIZES[part]}.")
         x = np.stack([*signals.values()], -1)
         arrays |= {f"x_{part}": x, f"y_{part}": y, f"subject_{part}": subject}
     both = set(arrays["subject_train"].tolist()) & set(arrays["subject_test"].tolist())
     if both:
-        raise DataError(
-            f"{tree.path}: subjects {sorted(both)} stand in train and in test; upstream they don't. {_AGAIN}"
+        raise WrongFile(
+            f"{tree.path}: subjects {sorted(both)} stand in train and in test; upstream they don't."
         )
     return arrays
-
-
-_AGAIN = "Get it again: `physml data get uci_har`."
 
 
 def _lines(tree: Tree, name: str) -> list[bytes]:
     lines = tree.bytes(name).splitlines()
     if not lines:
-        raise DataError(f"{tree.path}: {name} is empty. {_AGAIN}")
+        raise WrongFile(f"{tree.path}: {name} is empty.")
     return lines
 
 
@@ -71,9 +68,7 @@ def _integers(tree: Tree, part: str, what: str, highest: int) -> np.ndarray:
         number = int(line) if line.strip().isdigit() and len(line) < 10 else 0
         if not 1 <= number <= highest:
             shown = line[:40].decode("latin-1").strip()
-            raise DataError(
-                f"{tree.path}: {name}, line {i}: expected one of 1..{highest}; got {shown!r}. {_AGAIN}"
-            )
+            raise WrongFile(f"{tree.path}: {name}, line {i}: expected one of 1..{highest}; got {shown!r}.")
         numbers.append(number)
     return np.array(numbers, np.int64)
 
@@ -86,10 +81,10 @@ def _signal(tree: Tree, part: str, channel: str) -> np.ndarray:
         try:
             row = np.array(line.split(), np.float64)
         except ValueError as error:
-            raise DataError(f"{tree.path}: {name}, line {i}: {error}. {_AGAIN}") from error
+            raise WrongFile(f"{tree.path}: {name}, line {i}: {error}.") from error
         if len(row) != T or not np.isfinite(row).all():
             what = f"{len(row)} numbers" if len(row) != T else "a number that is not finite"
-            raise DataError(f"{tree.path}: {name}, line {i}: expected {T} numbers; got {what}. {_AGAIN}")
+            raise WrongFile(f"{tree.path}: {name}, line {i}: expected {T} numbers; got {what}.")
         rows.append(row.astype(np.float32))
     return np.stack(rows)
 

@@ -13,8 +13,8 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from physml.base.errors import DataError
 from physml.data.datasets import DataSet, Files
+from physml.data.files.limits import WrongFile
 from physml.data.store import Arrays
 
 ARCHIVE = "aclImdb_v1.tar.gz"
@@ -36,7 +36,6 @@ TOKEN = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_AGAIN = "Get it again: `physml data get imdb`."
 
 
 def tokens(text: str) -> list[str]:
@@ -70,9 +69,7 @@ def _read(files: Files) -> Arrays:
         for label, value in LABELS.items():
             n = sum(entry[1] == value for entry in entries)
             if n not in files.sizes(*SIZES) or len(entries) != 2 * n:
-                raise DataError(
-                    f"{tree.path}: {n} reviews in aclImdb/{part}/{label}, expected {SIZES[0]}. {_AGAIN}"
-                )
+                raise WrongFile(f"{tree.path}: {n} reviews in aclImdb/{part}/{label}, expected {SIZES[0]}.")
         entries.sort()
         rows = [[ids.setdefault(token, len(ids)) for token in tokens(text)] for _, _, text in entries]
         arrays |= {
@@ -89,9 +86,9 @@ def _text(where: str, content: bytes) -> str:
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"{where} is no text in UTF-8: {error}. {_AGAIN}") from error
+        raise WrongFile(f"{where} is no text in UTF-8: {error}.") from error
     if not tokens(text):
-        raise DataError(f"{where} is empty. {_AGAIN}")
+        raise WrongFile(f"{where} is empty.")
     return text
 
 
