@@ -187,14 +187,6 @@ class Files(Protocol):
 
 
 @dataclass(frozen=True)
-class Places:
-    """Places of data: a folder of data files (may be read-only, or None), and a cache (may be deleted)."""
-
-    data: Path | None
-    cache: Path
-
-
-@dataclass(frozen=True)
 class DataSet:
     """How a data set is read.
 
