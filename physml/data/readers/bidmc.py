@@ -5,7 +5,6 @@ Axes: P subjects, T = 60,001 samples at 125 Hz, S = 481 seconds.
 
 import csv
 import io
-import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from physml.data.datasets import DataSet, Files
 from physml.data.files.archives import Tree, damaged
 from physml.data.files.array_files import npz
 from physml.data.files.limits import WrongFile
+from physml.data.readers.fixtures import write_zip
 from physml.data.store import Arrays
 
 ARCHIVE = "bidmc-ppg-and-respiration-dataset-1.0.0.zip"
@@ -46,7 +46,7 @@ def _read(files: Files) -> Arrays:
         tree = files.tree(ARCHIVE)
         signals = np.stack([_table(tree, subject, "Signals", SIGNALS) for subject in SUBJECTS])
         numerics = np.stack([_table(tree, subject, "Numerics", NUMERICS) for subject in SUBJECTS])
-    if (signals.shape[1], numerics.shape[1]) not in _shapes(files):
+    if (signals.shape[1], numerics.shape[1]) not in (SHAPE, FIXTURE_SHAPE)[: 1 + files.small]:
         raise WrongFile(
             f"{path}: expected {SHAPE[0]} samples and {SHAPE[1]} seconds of each subject; got "
             f"{signals.shape[1]} and {numerics.shape[1]}."
@@ -59,9 +59,13 @@ def _read(files: Files) -> Arrays:
     return {"signals": signals, "numerics": numerics, "subject": np.array(SUBJECTS, np.int64)}
 
 
+def _csv_name(subject: int, kind: str) -> str:
+    return f"{TOP}/bidmc_csv/bidmc_{subject:02d}_{kind}.csv"
+
+
 def _table(tree: Tree, subject: int, kind: str, columns: tuple[str, ...]) -> np.ndarray:
     """Some columns of a subject's CSV file, (rows, columns) float32; their order in the file differs."""
-    name = f"{TOP}/bidmc_csv/bidmc_{subject:02d}_{kind}.csv"
+    name = _csv_name(subject, kind)
     text = tree.bytes(name).decode("utf-8", "replace")
     try:
         header, *rows = [*csv.reader(io.StringIO(text, newline=""))] or [[]]
@@ -103,11 +107,6 @@ def _repacked(path: Path) -> tuple[np.ndarray, np.ndarray]:
     return arrays["signals"].astype(np.float32), numerics.astype(np.float32)
 
 
-def _shapes(files: Files) -> tuple[tuple[int, int], ...]:
-    """The numbers of samples and seconds that will do."""
-    return (SHAPE, FIXTURE_SHAPE) if files.small else (SHAPE,)
-
-
 def _items(arrays: Arrays) -> Iterable[bytes]:
     """One subject each."""
     for subject, signals, numerics in zip(
@@ -127,24 +126,21 @@ def _items(arrays: Arrays) -> Iterable[bytes]:
 def _fixture(root: Path) -> None:
     """Three seconds of each subject: sines, and rates of which one is missing; in a zip as upstream."""
     rng = np.random.default_rng(0)
-    root.mkdir(parents=True, exist_ok=True)
+    members = {}
     t = np.arange(FIXTURE_SHAPE[0]) / RATE
-    with zipfile.ZipFile(root / ARCHIVE, "w", zipfile.ZIP_DEFLATED) as archive:
-        for subject in SUBJECTS:
-            heart, breath = rng.integers(60, 110), rng.integers(10, 25)
-            ppg = 0.5 + 0.3 * np.sin(2 * np.pi * heart / 60 * t)
-            ecg = 0.3 + 0.2 * np.sin(2 * np.pi * heart / 60 * t + 1)
-            rows = [f"{a:g},{0.1:g},{b:.5g},{c:.5g}" for a, b, c in zip(t, ppg, ecg, strict=True)]
-            _add(archive, subject, "Signals", "Time [s], RESP, PLETH, II", rows)
-            rows = [
-                f"{s},{heart},{heart + 1},{'NaN' if s == 0 else breath},97" for s in range(FIXTURE_SHAPE[1])
-            ]
-            _add(archive, subject, "Numerics", "Time [s], HR, PULSE, RESP, SpO2", rows)
-
-
-def _add(archive: zipfile.ZipFile, subject: int, kind: str, header: str, rows: list[str]) -> None:
-    name = f"{TOP}/bidmc_csv/bidmc_{subject:02d}_{kind}.csv"
-    archive.writestr(zipfile.ZipInfo(name, (2018, 6, 20, 0, 0, 0)), "\n".join([header, *rows]) + "\n")
+    for subject in SUBJECTS:
+        heart, breath = rng.integers(60, 110), rng.integers(10, 25)
+        ppg = 0.5 + 0.3 * np.sin(2 * np.pi * heart / 60 * t)
+        ecg = 0.3 + 0.2 * np.sin(2 * np.pi * heart / 60 * t + 1)
+        signals = [f"{a:g},{0.1:g},{b:.5g},{c:.5g}" for a, b, c in zip(t, ppg, ecg, strict=True)]
+        seconds = range(FIXTURE_SHAPE[1])
+        numerics = [f"{s},{heart},{heart + 1},{'NaN' if s == 0 else breath},97" for s in seconds]
+        for kind, rows in (
+            ("Signals", ["Time [s], RESP, PLETH, II", *signals]),
+            ("Numerics", ["Time [s], HR, PULSE, RESP, SpO2", *numerics]),
+        ):
+            members[_csv_name(subject, kind)] = "\n".join(rows) + "\n"
+    write_zip(root / ARCHIVE, members)
 
 
 BIDMC = DataSet("bidmc", 1, _read, _fixture, _items)

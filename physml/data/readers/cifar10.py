@@ -1,9 +1,6 @@
 """CIFAR-10, from its archive of pickles. Axes: N images, 3 x 32 x 32 pixels."""
 
-import gzip
-import io
 import pickle
-import tarfile
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -13,6 +10,7 @@ import numpy as np
 from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.files.limits import WrongFile
 from physml.data.files.safe_pickle import arrays, unpickle
+from physml.data.readers.fixtures import write_tar
 
 ARCHIVE = "cifar-10-python.tar.gz"
 TOP = "cifar-10-batches-py"
@@ -76,27 +74,18 @@ def _items(read: Arrays) -> Iterable[bytes]:
 def _fixture(root: Path) -> None:
     """Noise whose mean colour tells the class, in a tar.gz of pickles as upstream."""
     rng = np.random.default_rng(0)
-    root.mkdir(parents=True, exist_ok=True)
-    with (
-        gzip.GzipFile(root / ARCHIVE, "wb", mtime=0) as packed,  # no date: the same fixture, the same bytes
-        tarfile.open(fileobj=packed, mode="w") as archive,
-    ):
-        _add(archive, META, {"num_cases_per_batch": 12, "label_names": list(CLASSES), "num_vis": 3072})
-        for part, names in BATCHES.items():
-            n = FIXTURE_IMAGES[part]
-            for k, name in enumerate(names):
-                y = (np.arange(n) + k) % len(CLASSES)
-                level = np.stack([25 * y, 255 - 25 * y, (60 * y) % 256], 1).repeat(1024, 1)
-                x = np.clip(level + rng.normal(0, 20, level.shape), 0, 255).astype(np.uint8)
-                entry = {"batch_label": name, "labels": y.tolist(), "data": x}
-                _add(archive, name, entry | {"filenames": [f"{name}_{i}.png" for i in range(n)]})
-
-
-def _add(archive: tarfile.TarFile, name: str, entry: dict[str, Any]) -> None:
-    content = pickle.dumps(entry, protocol=2)
-    info = tarfile.TarInfo(f"{TOP}/{name}")
-    info.size = len(content)
-    archive.addfile(info, io.BytesIO(content))
+    entries: dict[str, Any] = {}
+    entries[META] = {"num_cases_per_batch": 12, "label_names": list(CLASSES), "num_vis": 3072}
+    for part, names in BATCHES.items():
+        n = FIXTURE_IMAGES[part]
+        for k, name in enumerate(names):
+            y = (np.arange(n) + k) % len(CLASSES)
+            level = np.stack([25 * y, 255 - 25 * y, (60 * y) % 256], 1).repeat(1024, 1)
+            x = np.clip(level + rng.normal(0, 20, level.shape), 0, 255).astype(np.uint8)
+            entry = {"batch_label": name, "labels": y.tolist(), "data": x}
+            entries[name] = entry | {"filenames": [f"{name}_{i}.png" for i in range(n)]}
+    pickles = {f"{TOP}/{name}": pickle.dumps(entry, protocol=2) for name, entry in entries.items()}
+    write_tar(root / ARCHIVE, pickles)
 
 
 CIFAR10 = DataSet("cifar10", 1, _read, _fixture, _items)

@@ -4,7 +4,6 @@ Axes: N windows, T = 128 steps at 50 Hz, D = 9 channels.
 """
 
 import io
-import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import numpy as np
 from physml.data.datasets import DataSet, Files
 from physml.data.files.archives import Tree
 from physml.data.files.limits import WrongFile
+from physml.data.readers.fixtures import write_zip
 from physml.data.store import Arrays
 
 ARCHIVE = "UCI HAR Dataset.zip"
@@ -100,26 +100,19 @@ def _items(arrays: Arrays) -> Iterable[bytes]:
 def _fixture(root: Path) -> None:
     """Noise around a level that tells the activity; subjects 1..4 train, 5 and 6 test; zipped as upstream."""
     rng = np.random.default_rng(0)
-    root.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(root / ARCHIVE, "w", zipfile.ZIP_DEFLATED) as archive:
-        first = 1
-        for part, n in FIXTURE_SIZES.items():
-            y = np.arange(n) % len(ACTIVITIES) + 1
-            subject = first + np.arange(n) // len(ACTIVITIES)
-            first += n // len(ACTIVITIES)
-            x = 0.2 * y[:, None, None] + 0.1 * rng.standard_normal((n, T, len(CHANNELS)))
-            columns = {f"{part}/y_{part}.txt": y, f"{part}/subject_{part}.txt": subject}
-            for name, column in columns.items():
-                _add(archive, f"{TOP}/{name}", "".join(f"{value}\n" for value in column))
-            for k, channel in enumerate(CHANNELS):
-                text = io.StringIO()
-                np.savetxt(text, x[..., k], fmt="%16.7e", delimiter="")
-                _add(archive, f"{TOP}/{part}/Inertial Signals/{channel}_{part}.txt", text.getvalue())
-
-
-def _add(archive: zipfile.ZipFile, name: str, text: str) -> None:
-    """A member with a fixed date: the same fixture, the same bytes."""
-    archive.writestr(zipfile.ZipInfo(name, (2012, 12, 10, 0, 0, 0)), text)
+    members, first = {}, 1
+    for part, n in FIXTURE_SIZES.items():
+        y = np.arange(n) % len(ACTIVITIES) + 1
+        subject = first + np.arange(n) // len(ACTIVITIES)
+        first += n // len(ACTIVITIES)
+        x = 0.2 * y[:, None, None] + 0.1 * rng.standard_normal((n, T, len(CHANNELS)))
+        for what, column in {"y": y, "subject": subject}.items():
+            members[f"{TOP}/{part}/{what}_{part}.txt"] = "".join(f"{value}\n" for value in column)
+        for k, channel in enumerate(CHANNELS):
+            text = io.StringIO()
+            np.savetxt(text, x[..., k], fmt="%16.7e", delimiter="")
+            members[f"{TOP}/{part}/Inertial Signals/{channel}_{part}.txt"] = text.getvalue()
+    write_zip(root / ARCHIVE, members)
 
 
 UCI_HAR = DataSet("uci_har", 1, _read, _fixture, _items)

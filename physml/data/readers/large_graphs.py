@@ -6,7 +6,6 @@ Large graphs of Lim et al. (NeurIPS 2021, https://arxiv.org/abs/2110.14446). Lin
 import csv
 import gzip
 import io
-import zipfile
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.files.array_files import mat
 from physml.data.files.limits import WrongFile, gunzip, read_bytes
 from physml.data.files.safe_pickle import tensors, unpickle
-from physml.data.readers.graph_fixture import communities
+from physml.data.readers.fixtures import communities, write_zip
 
 SIZES = {"snap_patents": (2_923_922, 269), "arxiv_year": (169_343, 128), "genius": (421_961, 12)}  # N, F
 FIXTURE_NODES = 80
@@ -151,14 +150,13 @@ def _fixture(root: Path, name: str) -> None:
     years = 1990 + 3 * graph.y + np.arange(FIXTURE_NODES) % 2
     (root / SPLITS[name]).parent.mkdir(parents=True, exist_ok=True)
     if name == "arxiv_year":
-        (root / ARXIV).parent.mkdir(parents=True, exist_ok=True)
         tables = {"node-feat": graph.x, "edge": graph.edge_index.T, "node_year": years[:, None]}
-        with zipfile.ZipFile(root / ARXIV, "w") as archive:
-            for table, rows in tables.items():
-                text = io.StringIO()
-                csv.writer(text, lineterminator="\n").writerows(rows.tolist())
-                packed = gzip.compress(text.getvalue().encode(), mtime=0)
-                archive.writestr(zipfile.ZipInfo(f"arxiv/raw/{table}.csv.gz"), packed)
+        members = {}
+        for table, rows in tables.items():
+            text = io.StringIO()
+            csv.writer(text, lineterminator="\n").writerows(rows.tolist())
+            members[f"arxiv/raw/{table}.csv.gz"] = gzip.compress(text.getvalue().encode(), mtime=0)
+        write_zip(root / ARXIV, members)
     elif name == "genius":
         _write_mat(root / GENIUS, edge_index=graph.edge_index, node_feat=graph.x, label=graph.y[None])
     else:

@@ -12,7 +12,7 @@ from physml.data import graphs
 from physml.data.datasets import Arrays, Files, family
 from physml.data.files.array_files import json_value
 from physml.data.files.limits import WrongFile, read_bytes
-from physml.data.readers.graph_fixture import communities
+from physml.data.readers.fixtures import communities
 from physml.data.readers.webkb import FIXTURE_NODES, pairs
 
 SIZES = {"chameleon": (2277, 3132, 36_101), "squirrel": (5201, 3148, 217_073)}  # pages, nouns, links

@@ -13,7 +13,7 @@ from physml.data import graphs
 from physml.data.datasets import Arrays, Files, family
 from physml.data.files.limits import WrongFile, read_bytes
 from physml.data.files.safe_pickle import SparseRows, arrays, lists, sparse, unpickle
-from physml.data.readers.graph_fixture import communities
+from physml.data.readers.fixtures import communities
 
 # Nodes, words, classes, test nodes, as published.
 SIZES = {"cora": (2708, 1433, 7, 1000), "citeseer": (3327, 3703, 6, 1000), "pubmed": (19_717, 500, 3, 1000)}

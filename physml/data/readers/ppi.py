@@ -5,7 +5,6 @@ Axes: G = 24 graphs, V proteins and E edge rows of all of them, 50 features, 121
 
 import io
 import json
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.files.archives import Tree
 from physml.data.files.array_files import NUMBERS, json_value, npy
 from physml.data.files.limits import WrongFile
-from physml.data.readers.graph_fixture import communities
+from physml.data.readers.fixtures import communities, write_zip
 
 ARCHIVE = "ppi/ppi.zip"
 PARTS = ("train", "valid", "test")
@@ -102,33 +101,31 @@ def _links(tree: Tree, part: str, n: int) -> np.ndarray:
 
 def _fixture(root: Path) -> None:
     """5 graphs of 30 proteins in 5 communities, whose functions are those of the community; one loop each."""
-    (root / ARCHIVE).parent.mkdir(parents=True, exist_ok=True)
     rng = np.random.RandomState(0)
     does = rng.rand(5, FUNCTIONS) < 0.3
-    with zipfile.ZipFile(root / ARCHIVE, "w") as archive:
-        for part, n in FIXTURE_GRAPHS.items():
-            networks = [communities(FIXTURE_NODES, FEATURES, 5, seed=10 * n + k) for k in range(n)]
-            edges = [network.edge_index + FIXTURE_NODES * k for k, network in enumerate(networks)]
-            loops = [np.full((2, 1), FIXTURE_NODES * k) for k in range(n)]
-            graph = {
-                "directed": False,
-                "graph": {},
-                "multigraph": False,
-                "nodes": [{"id": node} for node in range(n * FIXTURE_NODES)],
-                "links": [
-                    {"source": a, "target": b} for a, b in np.concatenate([*edges, *loops], 1).T.tolist()
-                ],
-            }
-            arrays = {
-                "feats": np.concatenate([network.x for network in networks]).astype(np.float64),
-                "labels": np.concatenate([does[network.y] for network in networks]).astype(np.int64),
-                "graph_id": np.repeat(np.arange(1, n + 1), FIXTURE_NODES),
-            }
-            for name, array in arrays.items():
-                file = io.BytesIO()
-                np.save(file, array)
-                archive.writestr(zipfile.ZipInfo(f"{part}_{name}.npy"), file.getvalue())
-            archive.writestr(zipfile.ZipInfo(f"{part}_graph.json"), json.dumps(graph))
+    members = {}
+    for part, n in FIXTURE_GRAPHS.items():
+        networks = [communities(FIXTURE_NODES, FEATURES, 5, seed=10 * n + k) for k in range(n)]
+        edges = [network.edge_index + FIXTURE_NODES * k for k, network in enumerate(networks)]
+        loops = [np.full((2, 1), FIXTURE_NODES * k) for k in range(n)]
+        graph = {
+            "directed": False,
+            "graph": {},
+            "multigraph": False,
+            "nodes": [{"id": node} for node in range(n * FIXTURE_NODES)],
+            "links": [{"source": a, "target": b} for a, b in np.concatenate([*edges, *loops], 1).T.tolist()],
+        }
+        arrays = {
+            "feats": np.concatenate([network.x for network in networks]).astype(np.float64),
+            "labels": np.concatenate([does[network.y] for network in networks]).astype(np.int64),
+            "graph_id": np.repeat(np.arange(1, n + 1), FIXTURE_NODES),
+        }
+        for name, array in arrays.items():
+            file = io.BytesIO()
+            np.save(file, array)
+            members[f"{part}_{name}.npy"] = file.getvalue()
+        members[f"{part}_graph.json"] = json.dumps(graph).encode()
+    write_zip(root / ARCHIVE, members)
 
 
 PPI = DataSet("ppi", 1, _read, _fixture)

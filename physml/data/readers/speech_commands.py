@@ -3,10 +3,8 @@
 Axes: N clips, L = 16,000 samples, R recordings of noise.
 """
 
-import gzip
 import io
 import itertools
-import tarfile
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
@@ -16,6 +14,7 @@ from physml.base.errors import needed_by, suggest
 from physml.data.datasets import DataSet, Files
 from physml.data.files.archives import Tree
 from physml.data.files.limits import WrongFile
+from physml.data.readers.fixtures import write_tar
 from physml.data.store import Arrays
 
 ARCHIVE = "speech_commands_v0.02.tar.gz"
@@ -178,8 +177,7 @@ def _fixture(root: Path) -> None:
     for i, noise in enumerate(("pink_noise", "white_noise")):
         members[f"{NOISE}/{noise}.wav"] = wav(tone(170_000, period=97 + 13 * i, level=800))
     members |= {name: "".join(f"{clip}\n" for clip in clips).encode() for name, clips in listed.items()}
-    root.mkdir(parents=True, exist_ok=True)
-    pack(root / ARCHIVE, members)
+    write_tar(root / ARCHIVE, {f"./{name}": members[name] for name in sorted(members)})
 
 
 def tone(n: int, period: int, level: int) -> np.ndarray:
@@ -197,19 +195,6 @@ def wav(samples: np.ndarray, rate: int = RATE, subtype: str = "PCM_16") -> bytes
     file = io.BytesIO()
     soundfile.write(file, samples, rate, subtype=subtype, format="WAV")
     return file.getvalue()
-
-
-def pack(path: Path, members: dict[str, bytes]) -> None:
-    """A tar.gz with `./` before all names, the same bytes each time."""
-    with (
-        path.open("wb") as plain,
-        gzip.GzipFile("", "wb", fileobj=plain, mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w") as archive,
-    ):
-        for name in sorted(members):
-            info = tarfile.TarInfo(f"./{name}")
-            info.size = len(members[name])
-            archive.addfile(info, io.BytesIO(members[name]))
 
 
 SPEECH_COMMANDS = DataSet("speech_commands", 1, _read, _fixture, _items)

@@ -11,6 +11,7 @@ from physml.data import graphs
 from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.files.archives import ZipTree
 from physml.data.files.limits import WrongFile
+from physml.data.readers.fixtures import write_zip
 
 ARCHIVE, MEMBER = "superpixels/MNISTSuperpixels.zip", "MNISTSuperpixels.pt"
 SIZES = {"train": 60_000, "test": 10_000}
@@ -89,9 +90,7 @@ def _fixture(root: Path) -> None:
         parts.append(part)
     file = io.BytesIO()
     torch.save(tuple(parts), file)
-    (root / ARCHIVE).parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(root / ARCHIVE, "w") as archive:
-        archive.writestr(zipfile.ZipInfo(MEMBER), file.getvalue())
+    write_zip(root / ARCHIVE, {MEMBER: file.getvalue()})
 
 
 SUPERPIXELS = DataSet("superpixels", 1, _read, _fixture)

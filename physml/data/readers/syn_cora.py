@@ -10,7 +10,7 @@ import numpy as np
 from physml.data import graphs
 from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.files.limits import WrongFile
-from physml.data.readers.graph_fixture import communities
+from physml.data.readers.fixtures import communities
 from physml.data.readers.shchur import edges_of, sparse_graph, write
 
 LEVELS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1.0)

@@ -16,7 +16,7 @@ from physml.data import graphs
 from physml.data.datasets import Arrays, Files, family
 from physml.data.files.array_files import npz
 from physml.data.files.limits import WrongFile, read_text
-from physml.data.readers.graph_fixture import communities
+from physml.data.readers.fixtures import communities
 
 # Nodes, features, edge rows, as published; classes are 5 in all.
 SIZES = {

@@ -7,7 +7,6 @@ targets of the same formula: a result on it is none on ZINC-12k.
 
 import io
 import pickle
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.files.array_files import npz
 from physml.data.files.limits import WrongFile, read_text
 from physml.data.files.safe_pickle import tensors, unpickle
+from physml.data.readers.fixtures import write_zip
 
 ATOMS, BONDS = 28, 4  # kinds; bond 0 is none
 MOST_ATOMS = 1000  # of one molecule; those of the data set have 38 at most
@@ -193,19 +193,20 @@ def _fixture(root: Path) -> None:
     import torch
 
     (root / "zinc").mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(root / ARCHIVE, "w") as archive:
-        for part, name in PARTS.items():
-            entries = [
-                {
-                    "num_atom": len(atoms),
-                    "atom_type": torch.from_numpy(atoms),
-                    "bond_type": torch.from_numpy(bonds),
-                    "logP_SA_cycle_normalized": torch.tensor([y]),
-                }
-                for atoms, bonds, y in _molecules(part)
-            ]
-            archive.writestr(zipfile.ZipInfo(f"molecules/{name}.pickle"), pickle.dumps(entries, protocol=2))
-            (root / index_name(part)).write_text(",".join(map(str, range(len(entries)))) + "\n")
+    members = {}
+    for part, name in PARTS.items():
+        entries = [
+            {
+                "num_atom": len(atoms),
+                "atom_type": torch.from_numpy(atoms),
+                "bond_type": torch.from_numpy(bonds),
+                "logP_SA_cycle_normalized": torch.tensor([y]),
+            }
+            for atoms, bonds, y in _molecules(part)
+        ]
+        members[f"molecules/{name}.pickle"] = pickle.dumps(entries, protocol=2)
+        (root / index_name(part)).write_text(",".join(map(str, range(len(entries)))) + "\n")
+    write_zip(root / ARCHIVE, members)
 
 
 def _fixture_substitute(root: Path) -> None:
