@@ -40,18 +40,16 @@ def undirected(edge_index: np.ndarray) -> np.ndarray:
     return coalesced(np.concatenate([edge_index, edge_index[::-1]], 1))
 
 
-def reversed_edges(edge_index: np.ndarray) -> np.ndarray:
-    """Every edge the other way, in the same order: u receives from v where a stored row says "u v"."""
-    return np.ascontiguousarray(edge_index[::-1])
-
-
 def directed(edge_index: np.ndarray, edges: str) -> np.ndarray:
-    """The edges as one of `DIRECTIONS`: as they are; every one the other way; or both ways, each once."""
+    """The edges as one of `DIRECTIONS`: as they are; every one the other way; or both ways, each once.
+
+    Reversed, u receives from v where a stored row says "u v"; the order stays.
+    """
     if edges not in DIRECTIONS:
         raise InputError(f"edges must be one of {', '.join(DIRECTIONS)}; got {edges!r}.")
     if edges == "stored":
         return edge_index
-    return reversed_edges(edge_index) if edges == "reversed" else undirected(edge_index)
+    return np.ascontiguousarray(edge_index[::-1]) if edges == "reversed" else undirected(edge_index)
 
 
 def without_loops(edge_index: np.ndarray) -> np.ndarray:

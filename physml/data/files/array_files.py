@@ -25,12 +25,8 @@ NUMBERS, TEXT = "biufc", "SU"  # kinds of dtypes
 def npy(content: bytes, where: object) -> np.ndarray:
     """The array of an .npy file: of numbers or text, with as many bytes as its header says."""
     file = io.BytesIO(content)
-    read_header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     try:
-        version = np.lib.format.read_magic(file)
-        if version not in read_header:
-            raise ValueError(f"version {version} of the format")
-        shape, _, dtype = read_header[version](file)
+        shape, dtype = npy_header(file)
         if dtype.kind not in NUMBERS + TEXT or not dtype.itemsize:
             raise ValueError(f"an array of {dtype}, expected numbers or text")
         held = len(content) - file.tell()
@@ -38,8 +34,18 @@ def npy(content: bytes, where: object) -> np.ndarray:
             raise ValueError(f"shape {shape} of {dtype} in {held} bytes")
         file.seek(0)
         return np.load(file, allow_pickle=False)
-    except Exception as error:  # numpy parses the header as Python, and raises what that does
+    except Exception as error:
         raise WrongFile(f"{where} is not a valid .npy file: {brief(error)}.") from error
+
+
+def npy_header(file: io.BytesIO) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and dtype, after which the file stands. numpy parses them as Python, and raises as that does."""
+    read_header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    version = np.lib.format.read_magic(file)
+    if version not in read_header:
+        raise ValueError(f"version {version} of the format")
+    shape, _, dtype = read_header[version](file)
+    return shape, dtype
 
 
 def npz(path: Path, names: Sequence[str], text: Sequence[str] = ()) -> dict[str, np.ndarray]:

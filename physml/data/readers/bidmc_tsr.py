@@ -36,7 +36,7 @@ def _reader(name: str) -> Callable[[Files], Arrays]:
             sizes = " and ".join(str(len(cases.x)) for cases in both)
             raise WrongFile(
                 f"{both[0].path} and {both[1].path.name} have {sizes} windows, together {n_windows} were "
-                f"expected: half a file, or another one."
+                "expected: half a file, or another one."
             )
         if y.min() <= 0 or y.max() >= 300:
             raise WrongFile(

@@ -14,7 +14,7 @@ import numpy as np
 
 from physml.data import graphs
 from physml.data.datasets import Arrays, DataSet, Files
-from physml.data.files.array_files import mat
+from physml.data.files.array_files import mat, npy_header
 from physml.data.files.limits import WrongFile, gunzip, read_bytes
 from physml.data.files.safe_pickle import tensors, unpickle
 from physml.data.readers.fixtures import communities, write_zip
@@ -113,13 +113,9 @@ def _table(where: str, content: bytes, dtype: type) -> np.ndarray:
 def _splits(path: Path, n: int) -> Arrays:
     """An .npy of objects: for each split the nodes that train, validate and test; a pickle."""
     content = io.BytesIO(read_bytes(path))
-    npy = np.lib.format
     try:
-        if npy.read_magic(content) == (1, 0):
-            npy.read_array_header_1_0(content)
-        else:
-            npy.read_array_header_2_0(content)
-    except Exception as error:  # numpy parses the header as Python, and raises what that does
+        npy_header(content)
+    except Exception as error:
         raise WrongFile(f"{path} is no .npy file: {error}.") from error
     stored = unpickle(content.read(), tensors, str(path))
     if not isinstance(stored, np.ndarray) or stored.size != N_SPLITS:

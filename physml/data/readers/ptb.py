@@ -41,7 +41,7 @@ def _read(files: Files) -> Arrays:
             if new := next((word for word in stream if word not in ids), None):
                 raise WrongFile(
                     f"{files.path(file_name(unit, part))}: {new!r} does not stand in the training text, as "
-                    f"every token of this preparation does."
+                    "every token of this preparation does."
                 )
             arrays[f"{unit}_{part}"] = np.array([ids[word] for word in stream], np.int32)
         arrays[f"{unit}_vocabulary"] = np.frombuffer("\n".join(known).encode(), np.uint8)

@@ -102,7 +102,7 @@ def _order(tree: Tree, clips: list[str]) -> tuple[dict[str, int], dict[str, int]
             if clip not in known:
                 raise WrongFile(
                     f"{tree.path}: {name}, line {i}, names {clip[:80]}, which is not there: partly "
-                    f"unpacked or foreign."
+                    "unpacked or foreign."
                 )
             if parts.setdefault(clip, part) != part:
                 raise WrongFile(f"{tree.path}: {name}, line {i}: {clip} is in {LISTS['valid']} too.")

@@ -43,27 +43,27 @@ def _read(files: Files) -> Arrays:
         if not isinstance(subset, list) or len(subset) not in files.sizes(SIZES[part], FIXTURE_SIZES[part]):
             got = f"{len(subset)} graphs" if isinstance(subset, list) else type(subset).__name__
             raise WrongFile(f"{where}: {got} to {part}, expected {SIZES[part]}.")
-    checked = [_graph(where, k, graph) for k, graph in enumerate([*parts[0], *parts[1]])]
+    checked = [_graph(f"{where}: graph {k}", graph) for k, graph in enumerate([*parts[0], *parts[1]])]
     counts = np.array([len(parts[0]), 0, len(parts[1])], np.int64)
     return graphs.together(checked) | {"n_graphs": counts}
 
 
-def _graph(where: str, k: int, entry: Any) -> Arrays:
+def _graph(where: str, entry: Any) -> Arrays:
     if not isinstance(entry, dict) or not set(KEYS) <= set(entry):
-        raise WrongFile(f"{where}: graph {k} lacks one of {', '.join(KEYS)}.")
+        raise WrongFile(f"{where} lacks one of {', '.join(KEYS)}.")
     if not all(hasattr(entry[key], "dtype") for key in KEYS):
-        raise WrongFile(f"{where}: graph {k} has something else than tensors.")
+        raise WrongFile(f"{where} has something else than tensors.")
     x, edge_index, pos, y = (np.asarray(entry[key]) for key in KEYS)
     if edge_index.ndim != 2 or edge_index.shape[1] > NODES**2:
-        raise WrongFile(f"{where}: graph {k} has edges of shape {edge_index.shape}, expected 2 x E.")
+        raise WrongFile(f"{where} has edges of shape {edge_index.shape}, expected 2 x E.")
     if x.shape != (NODES, 1) or pos.shape != (NODES, 2) or y.size != 1 or edge_index.shape[0] != 2:
         raise WrongFile(
-            f"{where}: graph {k} has x {x.shape}, pos {pos.shape}, edge_index {edge_index.shape} and "
+            f"{where} has x {x.shape}, pos {pos.shape}, edge_index {edge_index.shape} and "
             f"{y.size} labels; expected ({NODES}, 1), ({NODES}, 2), (2, E) and 1."
         )
-    graphs.check_edges(f"{where}: graph {k}", edge_index, NODES)
-    graphs.check_labels(f"{where}: graph {k}", y.reshape(1), CLASSES)
-    graphs.check_finite(f"{where}: graph {k}", "x or pos", np.concatenate([x, pos], 1))
+    graphs.check_edges(where, edge_index, NODES)
+    graphs.check_labels(where, y.reshape(1), CLASSES)
+    graphs.check_finite(where, "x or pos", np.concatenate([x, pos], 1))
     return {
         "x": x.astype(np.float32),
         "pos": pos.astype(np.float32),

@@ -47,7 +47,7 @@ class Cases:
             if case.shape != shape:
                 raise WrongFile(
                     f"{self.path}, line {line}: this case has {len(case)} steps, the first one {shape[0]}. "
-                    f"All must be equally long."
+                    "All must be equally long."
                 )
         return np.stack(self.x).astype(np.float32)
 
@@ -65,25 +65,12 @@ class Cases:
         if len(self.x) not in n:
             raise WrongFile(
                 f"{self.path}: {len(self.x)} cases, expected {' or '.join(map(str, n))}: half a file, or "
-                f"another one."
+                "another one."
             )
         if not labels:
             return self
         place = np.array([labels.index(label) for label in self.labels])
         return replace(self, y=place[self.y], labels=tuple(labels))
-
-
-def read_ts(path: Path, *, gaps: bool = False) -> Cases:
-    """All cases of a .ts file without time stamps, of equal or unequal length.
-
-    gaps: missing values are NaN; else they are refused.
-    """
-    head, marks, x = _scan_ts(path, gaps)
-    lines = tuple(m.line for m in marks)
-    if head.numbers:
-        return Cases(path, head.name, x, np.array([float(m.label) for m in marks]), (), lines)
-    y = np.array([head.labels.index(mark.label) for mark in marks], np.int64)
-    return Cases(path, head.name, x, y, head.labels, lines)
 
 
 # ---------------------------------------------------------------------------- what a file says of itself
@@ -100,14 +87,6 @@ class _Head:
     steps: int = 0
 
 
-@dataclass(frozen=True)
-class _Mark:
-    """The line of a case in its file, and the label after it."""
-
-    line: int
-    label: str
-
-
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Number and text of each line that is not empty."""
     try:
@@ -119,40 +98,6 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         raise WrongFile(
             f"{path} is no text file: byte {error.start} is {error.object[error.start]:#x}."
         ) from error
-
-
-def _scan_ts(path: Path, gaps: bool) -> tuple[_Head, list[_Mark], tuple[np.ndarray, ...]]:
-    """Header, labels and values (T, D) of each case; DataError for the first that cannot be right."""
-    head, marks, x, in_data, tags = _Head(), [], [], False, set()
-    for number, line in _lines(path):
-        where = f"{path}, line {number}"
-        if in_data:
-            dimensions, label = _parted(line, head, where)
-            marks.append(_Mark(number, _known(label, head, where)))
-            named = [(d, f"{where}, dimension {k}") for k, d in enumerate(dimensions, 1)]
-            x.append(np.stack([_numbers(values, place, gaps) for values, place in named], -1))
-            if not head.dimensions:
-                head = replace(head, dimensions=len(dimensions))
-        elif line.startswith("@"):
-            words = line.split()
-            tags.add(words[0].lower())
-            head = _told(head, words, where)
-            in_data = words[0].lower() == "@data"
-        elif not line.startswith("#"):
-            if not tags:
-                raise damaged(path, ".ts file", None)
-            raise WrongFile(f"{where}: expected a line of the header, which starts with @.")
-    if not tags:
-        raise damaged(path, ".ts file", None)
-    if not marks:
-        behind = "@data" if "@data" in tags else "its header"
-        raise WrongFile(f"{path}: no case stands behind {behind}.")
-    for tag in ("@problemname", "@timestamps", "@univariate"):
-        if tag not in tags:
-            raise WrongFile(f"{path}: its header has no {tag}.")
-    if not head.labels and not head.numbers:
-        raise WrongFile(f"{path}: its header must have @classLabel true or @targetLabel true.")
-    return head, marks, tuple(x)
 
 
 def _told(head: _Head, words: list[str], where: str) -> _Head:
@@ -226,11 +171,12 @@ def _number(value: str, step: int, where: str) -> float:
         raise WrongFile(f"{where}: the value at step {step}, {value[:40]!r}, is no number.{comma}") from None
 
 
-def _known(label: str, head: _Head, where: str) -> str:
+def _target(label: str, head: _Head, where: str) -> float:
+    """The position of the class, or the number to predict."""
     if head.numbers:
         try:
-            if np.isfinite(float(label)):
-                return label
+            if np.isfinite(number := float(label)):
+                return number
         except ValueError:
             pass
         raise WrongFile(f"{where}: expected a number to predict behind the last colon; got {label!r}.")
@@ -242,7 +188,47 @@ def _known(label: str, head: _Head, where: str) -> str:
         elif near := [known for known in head.labels if known.lower() == label.lower()]:
             hint = f" {label} and {near[0]} are two classes."
         raise WrongFile(f"{where}: {label[:40]!r} is none of the classes {', '.join(head.labels)}.{hint}")
-    return label
+    return head.labels.index(label)
+
+
+def read_ts(path: Path, *, gaps: bool = False) -> Cases:
+    """All cases of a .ts file without time stamps, of equal or unequal length.
+
+    gaps: missing values are NaN; else they are refused. Errors: DataError for the first line that cannot be
+    right.
+    """
+    head, x, y, lines, in_data, tags = _Head(), [], [], [], False, set()
+    for number, line in _lines(path):
+        where = f"{path}, line {number}"
+        if in_data:
+            dimensions, label = _parted(line, head, where)
+            lines.append(number)
+            y.append(_target(label, head, where))
+            named = [(d, f"{where}, dimension {k}") for k, d in enumerate(dimensions, 1)]
+            x.append(np.stack([_numbers(values, place, gaps) for values, place in named], -1))
+            if not head.dimensions:
+                head = replace(head, dimensions=len(dimensions))
+        elif line.startswith("@"):
+            words = line.split()
+            tags.add(words[0].lower())
+            head = _told(head, words, where)
+            in_data = words[0].lower() == "@data"
+        elif not line.startswith("#"):
+            if not tags:
+                raise damaged(path, ".ts file", None)
+            raise WrongFile(f"{where}: expected a line of the header, which starts with @.")
+    if not tags:
+        raise damaged(path, ".ts file", None)
+    if not lines:
+        behind = "@data" if "@data" in tags else "its header"
+        raise WrongFile(f"{path}: no case stands behind {behind}.")
+    for tag in ("@problemname", "@timestamps", "@univariate"):
+        if tag not in tags:
+            raise WrongFile(f"{path}: its header has no {tag}.")
+    if not head.labels and not head.numbers:
+        raise WrongFile(f"{path}: its header must have @classLabel true or @targetLabel true.")
+    targets = np.array(y, np.float64 if head.numbers else np.int64)
+    return Cases(path, head.name, tuple(x), targets, () if head.numbers else head.labels, tuple(lines))
 
 
 # ---------------------------------------------------------------------------- for fixtures

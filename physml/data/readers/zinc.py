@@ -88,7 +88,7 @@ def _molecule(where: str, k: int, entry: Any) -> Arrays:
     if atoms.ndim != 1 or bonds.shape != (len(atoms), len(atoms)) or len(y) != 1:
         raise WrongFile(
             f"{where}: molecule {k} has atoms of shape {atoms.shape}, bonds of {bonds.shape}, {len(y)} "
-            f"targets; expected N, N x N and 1."
+            "targets; expected N, N x N and 1."
         )
     edge_index = np.stack(np.nonzero(bonds))
     return {"x": atoms[:, None], "edge_index": edge_index, "edge_attr": bonds[tuple(edge_index)], "y": y}
