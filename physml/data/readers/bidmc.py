@@ -10,12 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from physml.data.datasets import DataSet, Files
+from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.files.archives import Tree, damaged
 from physml.data.files.array_files import npz
 from physml.data.files.limits import WrongFile
 from physml.data.readers.fixtures import write_zip
-from physml.data.store import Arrays
 
 ARCHIVE = "bidmc-ppg-and-respiration-dataset-1.0.0.zip"
 TOP = "bidmc-ppg-and-respiration-dataset-1.0.0"

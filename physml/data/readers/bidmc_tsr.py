@@ -8,10 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from physml.data.datasets import DataSet, Files
+from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.files.limits import WrongFile
 from physml.data.readers.timeseries import read_ts, write_ts
-from physml.data.store import Arrays
 
 NAMES = {"heart": "BIDMC32HR", "respiratory": "BIDMC32RR"}
 N = 7949  # windows of both files together, as the papers say

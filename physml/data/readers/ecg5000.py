@@ -8,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from physml.data.datasets import DataSet, Files
+from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.readers.timeseries import read_ts, write_ts
-from physml.data.store import Arrays
 
 SIZES = {"train": 500, "test": 4500}
 LABELS = ("1", "2", "3", "4", "5")

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from physml.data.datasets import DataSet, Files
+from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.files.limits import WrongFile, open_regular
-from physml.data.store import Arrays
 
 FILE = "glove.6B.100d.txt"
 D = 100

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from physml.data.datasets import DataSet, Files
+from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.files.archives import Tree
 from physml.data.files.limits import WrongFile
 from physml.data.readers.fixtures import write_zip
-from physml.data.store import Arrays
 
 ARCHIVE = "UCI HAR Dataset.zip"
 TOP = "UCI HAR Dataset"

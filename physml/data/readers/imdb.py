@@ -10,10 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from physml.data.datasets import DataSet, Files
+from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.files.limits import WrongFile
 from physml.data.readers.fixtures import write_tar
-from physml.data.store import Arrays
 
 ARCHIVE = "aclImdb_v1.tar.gz"
 PARTS = ("train", "test")

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from physml.data.datasets import DataSet, Files
+from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.files.limits import WrongFile, read_text
-from physml.data.store import Arrays
 
 PARTS = ("train", "valid", "test")
 UNITS = {"word": "ptb", "char": "ptb.char"}

@@ -11,11 +11,10 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from physml.base.errors import needed_by, suggest
-from physml.data.datasets import DataSet, Files
+from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.files.archives import Tree
 from physml.data.files.limits import WrongFile
 from physml.data.readers.fixtures import write_tar
-from physml.data.store import Arrays
 
 ARCHIVE = "speech_commands_v0.02.tar.gz"
 NOISE = "_background_noise_"
