@@ -224,7 +224,6 @@ def family(
     items: Callable[[Arrays], Iterable[bytes]] | None = None,
 ) -> list[DataSet]:
     """A data set for each name, which `read` and `fixture` get too, as `graph`."""
-
     return [
         DataSet(f"{prefix}_{name}", 1, partial(read, graph=name), partial(fixture, graph=name), items)
         for name in names

@@ -27,19 +27,18 @@ def read(files: Files) -> Arrays:
     """Images <part>_x (N, 28, 28) uint8 and labels <part>_y (N,) uint8, for train and test."""
     arrays: Arrays = {}
     for part in PARTS:
-        x = read_idx(files.path(name(part, "images")), dimensions=3)
-        path = files.path(name(part, "labels"))
-        y = read_idx(path, dimensions=1)
+        images, labels = (files.path(name(part, kind)) for kind in ("images", "labels"))
+        x, y = read_idx(images, dimensions=3), read_idx(labels, dimensions=1)
         if x.shape[1:] != (28, 28):
-            raise WrongFile(f"{files.path(name(part, 'images'))}: images must be 28 x 28; got {x.shape[1:]}.")
+            raise WrongFile(f"{images}: images must be 28 x 28; got {x.shape[1:]}.")
         if len(x) not in files.sizes(SIZES[part], N_FIXTURE[part]):
-            raise WrongFile(f"{files.path(name(part, 'images'))}: {len(x)} images, expected {SIZES[part]}.")
+            raise WrongFile(f"{images}: {len(x)} images, expected {SIZES[part]}.")
         if len(x) != len(y):
             raise DataError(
-                f"{path}: {len(y)} labels for {len(x)} images. Get both again: `physml data get mnist`."
+                f"{labels}: {len(y)} labels for {len(x)} images. Get both again: `physml data get mnist`."
             )
         if y.max(initial=0) > 9:
-            raise WrongFile(f"{path}: label {y.max()} at position {y.argmax()} is no digit.")
+            raise WrongFile(f"{labels}: label {y.max()} at position {y.argmax()} is no digit.")
         arrays |= {f"{part}_x": x, f"{part}_y": y}
     return arrays
 
