@@ -12,7 +12,7 @@ from typing import Any, Literal
 from physml.base import doing, files
 from physml.base.errors import DataError, InputError
 from physml.base.text import brief
-from physml.data.datasets import Arrays, Places
+from physml.data.datasets import Arrays
 from physml.data.files.archives import ZipTree
 
 log = logging.getLogger(__name__)
@@ -111,7 +111,7 @@ def cache_lock(path: Path) -> Iterator[bool]:
 
 
 @dataclass(frozen=True)
-class Cache(Places):
+class Cache:
     """The folder of data files (`data`, may be read-only or None) and the cache (`cache`, may be deleted).
 
     A cache file that is damaged, or cannot be read or written, costs time and one logged warning; never a
@@ -122,6 +122,8 @@ class Cache(Places):
     files. used: what `read` has looked at: {file: {"sha256", "verified"}}, see `verify.verify`.
     """
 
+    data: Path | None
+    cache: Path
     verify: Verify = "bytes"
     fixtures: bool = False
     used: dict[str, dict[str, str]] = field(default_factory=dict, compare=False)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
@@ -186,14 +187,6 @@ class Files(Protocol):
 
 
 @dataclass(frozen=True)
-class Places:
-    """Places of data: a folder of data files (may be read-only, or None), and a cache (may be deleted)."""
-
-    data: Path | None
-    cache: Path
-
-
-@dataclass(frozen=True)
 class DataSet:
     """How a data set is read.
 
@@ -207,6 +200,7 @@ class DataSet:
         items: the parts of the content, for a fingerprint that does not depend on their order; needed where
             conf/dataset has one.
         about: in place of conf/dataset/<name>.yaml, for one set of a family, whose name the user gives.
+        remedy: the last sentence of the error for a file that cannot be right.
     """
 
     name: str
@@ -215,6 +209,7 @@ class DataSet:
     fixture: Callable[[Path], None]
     items: Callable[[Arrays], Iterable[bytes]] | None = None
     about: Upstream | None = None
+    remedy: str = "Get it again: `physml data get`."
 
     @property
     def upstream(self) -> Upstream:
@@ -224,18 +219,15 @@ class DataSet:
 def family(
     prefix: str,
     names: Iterable[str],
-    read: Callable[[Files, str], Arrays],
-    fixture: Callable[[Path, str], None],
+    read: Callable[..., Arrays],
+    fixture: Callable[..., None],
     items: Callable[[Arrays], Iterable[bytes]] | None = None,
 ) -> list[DataSet]:
-    """A data set for each name, which `read` and `fixture` get too."""
-
-    def data_set(name: str) -> DataSet:
-        return DataSet(
-            f"{prefix}_{name}", 1, lambda files: read(files, name), lambda root: fixture(root, name), items
-        )
-
-    return [data_set(name) for name in names]
+    """A data set for each name, which `read` and `fixture` get too, as `graph`."""
+    return [
+        DataSet(f"{prefix}_{name}", 1, partial(read, graph=name), partial(fixture, graph=name), items)
+        for name in names
+    ]
 
 
 def kind_of(used: Iterable[Mapping[str, str]]) -> str:

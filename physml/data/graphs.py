@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from physml.base.errors import DataError, InputError
+from physml.base.errors import InputError
 from physml.data import splits
 from physml.data.datasets import Arrays
+from physml.data.files.limits import WrongFile
 
 PARTS = ("train", "valid", "test")
 DIRECTIONS = ("stored", "reversed", "undirected")
@@ -39,18 +40,16 @@ def undirected(edge_index: np.ndarray) -> np.ndarray:
     return coalesced(np.concatenate([edge_index, edge_index[::-1]], 1))
 
 
-def reversed_edges(edge_index: np.ndarray) -> np.ndarray:
-    """Every edge the other way, in the same order: u receives from v where a stored row says "u v"."""
-    return np.ascontiguousarray(edge_index[::-1])
-
-
 def directed(edge_index: np.ndarray, edges: str) -> np.ndarray:
-    """The edges as one of `DIRECTIONS`: as they are; every one the other way; or both ways, each once."""
+    """The edges as one of `DIRECTIONS`: as they are; every one the other way; or both ways, each once.
+
+    Reversed, u receives from v where a stored row says "u v"; the order stays.
+    """
     if edges not in DIRECTIONS:
         raise InputError(f"edges must be one of {', '.join(DIRECTIONS)}; got {edges!r}.")
     if edges == "stored":
         return edge_index
-    return reversed_edges(edge_index) if edges == "reversed" else undirected(edge_index)
+    return np.ascontiguousarray(edge_index[::-1]) if edges == "reversed" else undirected(edge_index)
 
 
 def without_loops(edge_index: np.ndarray) -> np.ndarray:
@@ -256,56 +255,52 @@ def even_quantiles(values: np.ndarray, n_classes: int) -> np.ndarray:
 # ---------------------------------------------------------------------------- checks
 
 
-def check_edges(where: object, edge_index: np.ndarray, n_nodes: int, again: str) -> None:
-    """DataError where an edge names a node that is none. `where`: the file; `again`: what to do."""
+def check_edges(where: object, edge_index: np.ndarray, n_nodes: int) -> None:
+    """DataError where an edge names a node that is none. `where`: the file."""
     wrong = np.flatnonzero(((edge_index < 0) | (edge_index >= n_nodes)).any(0))
     if len(wrong):
         a, b = edge_index[:, wrong[0]]
-        raise DataError(
-            f"{where}: edge {wrong[0] + 1} goes from node {a} to {b}, but nodes are 0..{n_nodes - 1}. {again}"
+        raise WrongFile(
+            f"{where}: edge {wrong[0] + 1} goes from node {a} to {b}, but nodes are 0..{n_nodes - 1}."
         )
 
 
-def check_labels(where: object, y: np.ndarray, n_classes: int, again: str) -> None:
+def check_labels(where: object, y: np.ndarray, n_classes: int) -> None:
     wrong = np.flatnonzero((y < 0) | (y >= n_classes))
     if len(wrong):
-        raise DataError(
-            f"{where}: node {wrong[0]} has the label {y[wrong[0]]}, expected 0..{n_classes - 1}. {again}"
-        )
+        raise WrongFile(f"{where}: node {wrong[0]} has the label {y[wrong[0]]}, expected 0..{n_classes - 1}.")
 
 
-def check_finite(where: object, what: str, values: np.ndarray, again: str) -> None:
+def check_finite(where: object, what: str, values: np.ndarray) -> None:
     if not np.isfinite(values).all():
-        raise DataError(f"{where}: {what} hold values that are not finite. {again}")
+        raise WrongFile(f"{where}: {what} hold values that are not finite.")
 
 
-def check_sparse(where: object, x: Any, again: str) -> None:
+def check_sparse(where: object, x: Any) -> None:
     """DataError unless the parts of a compressed sparse matrix fit each other; scipy does not look."""
     n, d = x.shape if x.format == "csr" else x.shape[::-1]
     ends = len(x.indptr) == n + 1 and x.indptr[0] == 0 and x.indptr[-1] == len(x.indices) == len(x.data)
     if not ends or (np.diff(x.indptr) < 0).any():
-        raise DataError(f"{where}: the rows of a sparse matrix of {n} x {d} do not fit its values. {again}")
+        raise WrongFile(f"{where}: the rows of a sparse matrix of {n} x {d} do not fit its values.")
     outside = x.indices[(x.indices < 0) | (x.indices >= d)]
     if len(outside):
         line = "column" if x.format == "csr" else "row"
-        raise DataError(f"{where}: a sparse matrix names {line} {outside[0]} of {d}. {again}")
-    check_finite(where, "sparse features or links", x.data, again)
+        raise WrongFile(f"{where}: a sparse matrix names {line} {outside[0]} of {d}.")
+    check_finite(where, "sparse features or links", x.data)
 
 
-def check_split(where: object, split: Mapping[str, np.ndarray], n_nodes: int, again: str) -> None:
+def check_split(where: object, split: Mapping[str, np.ndarray], n_nodes: int) -> None:
     """DataError where a part is empty, names a node that is none, or shares one with another part."""
     seen = np.zeros(n_nodes, bool)
     for part, nodes in split.items():
         if not len(nodes) or nodes.min() < 0 or nodes.max() >= n_nodes:
-            raise DataError(
-                f"{where}: the part {part} is empty or names nodes outside 0..{n_nodes - 1}. {again}"
-            )
+            raise WrongFile(f"{where}: the part {part} is empty or names nodes outside 0..{n_nodes - 1}.")
         if seen[nodes].any() or len(np.unique(nodes)) != len(nodes):
-            raise DataError(f"{where}: a node of {part} stands in two parts, or twice in one. {again}")
+            raise WrongFile(f"{where}: a node of {part} stands in two parts, or twice in one.")
         seen[nodes] = True
 
 
-def split_masks(where: object, masks: Mapping[str, np.ndarray], shape: tuple[int, ...], again: str) -> Arrays:
+def split_masks(where: object, masks: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> Arrays:
     """`split_train`, `split_valid`, `split_test` bool of masks by their names in a file, in this order.
 
     Errors: DataError for a mask of another shape than (..., N), for other values than 0 and 1, and for splits
@@ -314,13 +309,13 @@ def split_masks(where: object, masks: Mapping[str, np.ndarray], shape: tuple[int
     for name, mask in masks.items():
         if mask.shape != shape or not np.isin(mask, (0, 1)).all():
             expected = " x ".join(map(str, shape))
-            raise DataError(f"{where}: {name} must be {expected} times 0 or 1; got {mask.shape}. {again}")
+            raise WrongFile(f"{where}: {name} must be {expected} times 0 or 1; got {mask.shape}.")
     arrays = {
         f"split_{part}": mask.astype(bool).reshape(-1, shape[-1])
         for part, mask in zip(PARTS, masks.values(), strict=True)
     }
     for k in range(len(arrays["split_train"])):
-        check_split(where, fixed_split(arrays, k), shape[-1], again)
+        check_split(where, fixed_split(arrays, k), shape[-1])
     return arrays
 
 

@@ -5,19 +5,20 @@ from pathlib import Path, PurePosixPath
 
 from physml.base import opened
 from physml.base.errors import DataError
-from physml.data.datasets import DataFile, Places, ShippedFile, Upstream, upstream
+from physml.data.cache import Cache
+from physml.data.datasets import DataFile, ShippedFile, Upstream, upstream
 
 
-def roots(places: Places) -> Iterator[Path]:
+def roots(store: Cache) -> Iterator[Path]:
     """Folders that may hold data: PHYSML_DATA first, then the cache, where downloads go."""
-    if places.data is not None:
-        yield places.data
-    yield places.cache / "files"
+    if store.data is not None:
+        yield store.data
+    yield store.cache / "files"
 
 
-def find(file: DataFile, places: Places) -> Path | None:
+def find(file: DataFile, store: Cache) -> Path | None:
     """The file, or the folder it was unpacked to; None if neither is there."""
-    for root in roots(places):
+    for root in roots(store):
         for name in (file.name, *file.also):
             if (root / name).is_file():
                 return root / name
@@ -26,12 +27,12 @@ def find(file: DataFile, places: Places) -> Path | None:
     return file.copy if isinstance(file, ShippedFile) and file.copy and file.copy.is_file() else None
 
 
-def missing(dataset: Upstream, places: Places) -> list[DataFile]:
+def missing(dataset: Upstream, store: Cache) -> list[DataFile]:
     """The files that must be got before the data set can be read.
 
     A member is there when its archive is; an archive is not needed when all its members are there.
     """
-    present = {file.name for file in dataset.files if find(file, places) is not None}
+    present = {file.name for file in dataset.files if find(file, store) is not None}
     gone = []
     for file in dataset.files:
         members = [m for m in dataset.files if m.inside == file.name and not m.optional]
@@ -42,47 +43,47 @@ def missing(dataset: Upstream, places: Places) -> list[DataFile]:
     return [file for file in gone if file.inside not in archives]
 
 
-def blocked(datasets: Iterable[str], places: Places) -> str | None:
+def blocked(datasets: Iterable[str], store: Cache) -> str | None:
     """Why runs that read these data sets cannot be made here: what is missing, and how to get it.
 
     Nothing is read or hashed; only names are looked at.
     """
     for name in datasets:
-        for file in missing(upstream(name), places):
+        for file in missing(upstream(name), store):
             return f"{file.name} missing, get it with `physml data get {name}`"
     return None
 
 
-def lacking_optional(datasets: Iterable[str], places: Places) -> str | None:
+def lacking_optional(datasets: Iterable[str], store: Cache) -> str | None:
     """The data set that runs would do without, and how to get it; names of files alone are looked at."""
     for name in datasets:
         files = upstream(name).files
-        if all(file.optional and find(file, places) is None for file in files):
+        if all(file.optional and find(file, store) is None for file in files):
             return f"{name} missing, get it with `physml data get {name}`"
     return None
 
 
-def refuse_absent(dataset: Upstream, places: Places) -> None:
+def refuse_absent(dataset: Upstream, store: Cache) -> None:
     """DataError for the first file that is missing of a data set."""
-    for file in missing(dataset, places):
-        raise refuse_missing(dataset.name, file, places)
+    for file in missing(dataset, store):
+        raise refuse_missing(dataset.name, file, store)
 
 
-def refuse_missing(dataset: str, file: DataFile, places: Places) -> DataError:
-    looked = " and ".join(str(root / file.name) for root in roots(places))
+def refuse_missing(dataset: str, file: DataFile, store: Cache) -> DataError:
+    looked = " and ".join(str(root / file.name) for root in roots(store))
     said = f"{file.name} is missing: looked for {looked}."
-    for path in (root / file.name for root in roots(places)):
+    for path in (root / file.name for root in roots(store)):
         if kind := opened.irregular(path, links=True):
             said = f"{file.name} must be a file, but {path} is {kind}."
-    if part := half(file, places):
+    if part := half(file, store):
         said += f" Part of a download is at {part}."
-    if places.data is not None and (hint := other_root(file, places.data)):
+    if store.data is not None and (hint := other_root(file, store.data)):
         said += f" {hint}"
         if "set PHYSML_DATA=" in hint:
             return DataError(said)
     get = "Resume it" if part else "Get it"
     source = f" (from {file.urls[0]})" if file.urls else ""
-    root = f"PHYSML_DATA ({places.data})" if places.data else "PHYSML_DATA, which is not set,"
+    root = f"PHYSML_DATA ({store.data})" if store.data else "PHYSML_DATA, which is not set,"
     checksum = file.sha256 or (f"md5 {file.md5}" if file.md5 else "not published")
     return DataError(
         f"{said} {get} with `physml data get {dataset}`. Without network, put it there{source}, or "
@@ -90,9 +91,9 @@ def refuse_missing(dataset: str, file: DataFile, places: Places) -> DataError:
     )
 
 
-def half(file: DataFile, places: Places) -> Path | None:
+def half(file: DataFile, store: Cache) -> Path | None:
     """The part on disk of a download that was stopped."""
-    parts = (root / f"{file.name}.part" for root in roots(places))
+    parts = (root / f"{file.name}.part" for root in roots(store))
     return next((part for part in parts if part.is_file()), None)
 
 

@@ -15,6 +15,7 @@ from physml.data.cache import Cache, Generated, cache_lock
 from physml.data.datasets import Arrays, DataFile, DataSet, Upstream
 from physml.data.files import hash_cache
 from physml.data.files.archives import FolderTree, Tree, is_web_page, open_tree
+from physml.data.files.limits import WrongFile
 from physml.data.locate import find, refuse_absent, refuse_missing
 
 log = logging.getLogger(__name__)
@@ -198,8 +199,9 @@ def read(dataset: DataSet, store: Cache) -> Arrays:
     """
     try:
         return _read_fixture(dataset, store) if store.fixtures else _read(dataset, store)
-    except DataError as error:  # an archive does not know whose it is, but what gets it has a name
-        said = str(error).replace("`physml data get`", f"`physml data get {dataset.name}`")
+    except DataError as error:  # a file does not know whose it is, but what gets it has a name
+        said = f"{error} {dataset.remedy}" if isinstance(error, WrongFile) else str(error)
+        said = said.replace("`physml data get`", f"`physml data get {dataset.name}`")
         if command := dataset.upstream.get:
             said = said.replace(f"physml data get {dataset.name}", command)
         raise type(error)(said) from error
@@ -218,8 +220,7 @@ def _read(dataset: DataSet, store: Cache) -> Arrays:
         names = [name for name, facts in used.items() if facts["verified"] == "content"]
         raise DataError(
             f"{', '.join(names)} has other bytes than published, and no fingerprint of the content of "
-            f"{dataset.name} is known. Get the published files, or use --verify off: the record then says "
-            "so."
+            f"{dataset.name} is known. Get the published files, or use --verify off: the record then says so."
         )
     hashes = {name: facts["sha256"] for name, facts in sorted(used.items())}
     key = {"files": hashes, "checked": store.verify != "off"}
@@ -279,7 +280,8 @@ def compare_content(dataset: DataSet, arrays: Arrays) -> None:
 
 def _read_fixture(dataset: DataSet, store: Cache) -> Arrays:
     """A tiny set in the upstream format, through the same reader; real files are not looked at."""
-    source = Path(dataset.fixture.__code__.co_filename).read_bytes()
+    written_by = getattr(dataset.fixture, "func", dataset.fixture)  # of a partial
+    source = Path(written_by.__code__.co_filename).read_bytes()
     root = store.cache / "fixtures" / f"{dataset.name}-{hashlib.sha256(source).hexdigest()[:12]}"
     try:
         with cache_lock(root.with_suffix(".lock")):

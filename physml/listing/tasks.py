@@ -12,11 +12,11 @@ from typing import Any
 
 from physml.base import files, opened
 from physml.base.errors import DataError
-from physml.base.paths import CONF, cache_root, data_root, results_root, results_roots
+from physml.base.paths import CONF, results_root, results_roots
 from physml.config import conf_files, studies
 from physml.config.identity import class_source
-from physml.data.datasets import Places
 from physml.data.locate import blocked
+from physml.data.store import Store, store_of
 
 
 def file_of(root: Path, task: str) -> Path:
@@ -49,13 +49,12 @@ def measure(task: str, verify: str) -> dict[str, Any]:
     """
     from physml.config.build import build_task
     from physml.config.compose import compose
-    from physml.data.store import store_of
 
     measured = []
     for protocol, changes in settings(task).items():
         overrides = [f"task.{key}={json.dumps(value)}" for key, value in changes.items()]
         composed = compose([f"task={task}", "+model._target_=none", f"data.verify={verify}", *overrides])
-        if reason := blocked(composed.datasets, Places(data_root(), cache_root())):
+        if reason := blocked(composed.datasets, Store.from_env()):
             raise DataError(f"{task}: data absent: {reason}")
         built = build_task(composed.config)
         built.load(store_of(composed.config), 0)
@@ -75,7 +74,7 @@ def lines(task: str) -> list[str]:
     content = _plain(task)
     reads = content.get("datasets") or []
     measured = _read(task)
-    absent = blocked(reads, Places(data_root(), cache_root()))
+    absent = blocked(reads, Store.from_env())
     data_lines = [f"data: {', '.join(reads)}" + (f" (absent: {absent})" if absent else "")] if reads else []
     again = f"physml list tasks --measure {task}"
     source = class_source(content, [Path(plugin) for plugin in _content(task).get("plugins") or ()])

@@ -17,6 +17,7 @@ from physml.base.paths import ROOT
 from physml.cli.main import main
 from physml.data import verify
 from physml.data.datasets import Content, DataFile, DataSet, Upstream, dataset_names, kind_of, upstream
+from physml.data.readers import webkb
 from physml.data.store import Store, Verify
 
 A, B = b"3\n1\n2\n", b"1\n2\n3\n"  # the same content in another order
@@ -280,6 +281,13 @@ def test_a_fixture_stands_in_and_real_files_are_not_looked_at(store, monkeypatch
     assert smoke.read(numbers.set)["n"].tolist() == [7]
     assert kind_of(smoke.used.values()) == "fixture"
     assert not cached(store)
+
+
+def test_a_fixture_is_written_anew_when_its_own_module_changes(tmp_path) -> None:
+    """One of a family too."""
+    Store(None, tmp_path, fixtures=True).read(webkb.TEXAS)
+    source = sha256(Path(webkb.__file__).read_bytes())
+    assert (tmp_path / "fixtures" / f"geom_texas-{source[:12]}" / "whole").exists()
 
 
 def test_readers_import_no_torch() -> None:

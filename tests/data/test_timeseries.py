@@ -12,7 +12,6 @@ from physml.data.readers import ecg5000, eigenworms
 from physml.data.readers.timeseries import Cases, read_ts, write_ts
 from physml.data.store import Store
 
-AGAIN = "Get it again: `physml data get toy`."
 ARCHIVE = Path(os.environ.get("PHYSML_DATA", "")) / "ucr_uea"
 
 TOY = """#A comment of the archive
@@ -39,7 +38,7 @@ def written(folder: Path, text: str, name: str = "Toy_TRAIN.ts") -> Path:
 
 
 def test_a_ts_file_is_read(tmp_path: Path) -> None:
-    cases = read_ts(written(tmp_path, TOY), AGAIN).expect("Toy", [3], ["Up", "Down"])
+    cases = read_ts(written(tmp_path, TOY)).expect("Toy", [3], ["Up", "Down"])
     assert cases.labels == ("Up", "Down") and cases.lines == (11, 12, 14)
     np.testing.assert_array_equal(cases.y, [0, 1, 0])
     np.testing.assert_array_equal(cases.x[1], [[-1, 0.4], [-2, 0.5], [-3e-4, 0.6]])
@@ -47,14 +46,14 @@ def test_a_ts_file_is_read(tmp_path: Path) -> None:
     stacked = cases.stacked([3], 2)
     assert stacked.shape == (3, 3, 2) and stacked.dtype == np.float32
     text = TOY.replace("@classLabel true Up Down", "@targetlabel true").replace("Up", "71.5")
-    numbers = read_ts(written(tmp_path, text.replace("Down", "-2")), AGAIN).expect("Toy", [3], None)
+    numbers = read_ts(written(tmp_path, text.replace("Down", "-2"))).expect("Toy", [3], None)
     assert numbers.y.tolist() == [71.5, -2, 71.5] and numbers.labels == ()
 
 
 def test_cases_of_unequal_length_are_read_and_not_stacked(tmp_path: Path) -> None:
     text = TOY.replace("@equalLength true\n@seriesLength 3", "@equalLength false")
     text = text.replace("4,5,6:0.7,0.8,0.9", "4,5,6,7:0.7,0.8,0.9,1")
-    cases = read_ts(written(tmp_path, text), AGAIN)
+    cases = read_ts(written(tmp_path, text))
     assert [len(x) for x in cases.x] == [3, 3, 4]
     with pytest.raises(DataError, match=r"Toy_TRAIN.ts, line 13: this case has 4 steps, the first one 3"):
         cases.stacked([3], 2)
@@ -63,10 +62,10 @@ def test_cases_of_unequal_length_are_read_and_not_stacked(tmp_path: Path) -> Non
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     x = np.random.RandomState(0).randn(4, 5, 3)
     write_ts(tmp_path / "a" / "Toy.ts", "Toy", x, [1, 2, 1, 2], ["1", "2"])
-    cases = read_ts(tmp_path / "a" / "Toy.ts", AGAIN).expect("Toy", [4], ["1", "2"])
+    cases = read_ts(tmp_path / "a" / "Toy.ts").expect("Toy", [4], ["1", "2"])
     np.testing.assert_allclose(np.stack(cases.x), x, rtol=1e-6)
     write_ts(tmp_path / "b.ts", "Toy", x[..., :1], [0.5, 1.5, 2.5, 3.5], [])
-    np.testing.assert_array_equal(read_ts(tmp_path / "b.ts", AGAIN).y, [0.5, 1.5, 2.5, 3.5])
+    np.testing.assert_array_equal(read_ts(tmp_path / "b.ts").y, [0.5, 1.5, 2.5, 3.5])
 
 
 BAD_TS = [
@@ -99,15 +98,15 @@ def test_a_ts_file_that_cannot_be_right_is_refused(tmp_path: Path, old: str, new
     assert old in TOY
     path = written(tmp_path, TOY.replace(old, new))
     with pytest.raises(DataError, match=says) as refusal:
-        read_ts(path, AGAIN)
-    assert str(path) in str(refusal.value) and "physml data get" in str(refusal.value)
+        read_ts(path)
+    assert str(path) in str(refusal.value)
     path.write_bytes(b"PK\x03\x04\xff\xfe\x00")
     with pytest.raises(DataError, match="is no text file"):
-        read_ts(path, AGAIN)
+        read_ts(path)
 
 
 def toy(folder: Path) -> Cases:
-    return read_ts(written(folder, TOY), AGAIN)
+    return read_ts(written(folder, TOY))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +170,7 @@ def real(file: str) -> Cases:
     path = ARCHIVE / file
     if not path.is_file():
         pytest.skip(f"{path} is not there: set PHYSML_DATA to a folder with ucr_uea")
-    return read_ts(path, AGAIN)
+    return read_ts(path)
 
 
 @pytest.mark.parametrize("name", REAL)

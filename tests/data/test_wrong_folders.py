@@ -45,6 +45,7 @@ from physml.data.readers import (
     zinc,
 )
 from physml.data.readers import speech_commands as speech
+from physml.data.readers.fixtures import write_tar, write_zip
 from physml.data.store import Store
 
 Change = Callable[[Path], object]
@@ -121,7 +122,7 @@ def tar(root: Path, edit: Callable[[Members], Members | None], name: str = speec
     """Other members in a tar.gz."""
     with tarfile.open(root / name) as archive:
         members = {m.name.removeprefix("./"): archive.extractfile(m).read() for m in archive.getmembers()}
-    speech.pack(root / name, edit(members) or members)
+    write_tar(root / name, edit(members) or members)
 
 
 @spoiling
@@ -129,9 +130,7 @@ def packed(root: Path, edit: Callable[[Members], Members | None], name: str = ha
     """Other members in a zip."""
     with zipfile.ZipFile(root / name) as archive:
         members = {info.filename: archive.read(info) for info in archive.infolist()}
-    with zipfile.ZipFile(root / name, "w") as archive:
-        for member, content in (edit(members) or members).items():
-            archive.writestr(member, content)
+    write_zip(root / name, edit(members) or members)
 
 
 @spoiling

@@ -1,7 +1,6 @@
 """Arrays in .npy, .npz and .mat files of others, and JSON; what they declare is checked first. No torch.
 
-`names` are those of the arrays that must be there. A DataError names the file, `where`, and ends with what to
-do, `again`.
+`names` are those of the arrays that must be there. A DataError names the file, `where`.
 """
 
 import io
@@ -18,20 +17,16 @@ from physml.base import opened
 from physml.base.errors import DataError
 from physml.base.text import brief
 from physml.data.files.archives import ZipTree
-from physml.data.files.limits import CHUNK, most, read_bytes, refuse_bomb
+from physml.data.files.limits import CHUNK, WrongFile, most, read_bytes, refuse_bomb
 
 NUMBERS, TEXT = "biufc", "SU"  # kinds of dtypes
 
 
-def npy(content: bytes, where: object, again: str) -> np.ndarray:
+def npy(content: bytes, where: object) -> np.ndarray:
     """The array of an .npy file: of numbers or text, with as many bytes as its header says."""
     file = io.BytesIO(content)
-    read_header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     try:
-        version = np.lib.format.read_magic(file)
-        if version not in read_header:
-            raise ValueError(f"version {version} of the format")
-        shape, _, dtype = read_header[version](file)
+        shape, dtype = npy_header(file)
         if dtype.kind not in NUMBERS + TEXT or not dtype.itemsize:
             raise ValueError(f"an array of {dtype}, expected numbers or text")
         held = len(content) - file.tell()
@@ -39,30 +34,40 @@ def npy(content: bytes, where: object, again: str) -> np.ndarray:
             raise ValueError(f"shape {shape} of {dtype} in {held} bytes")
         file.seek(0)
         return np.load(file, allow_pickle=False)
-    except Exception as error:  # numpy parses the header as Python, and raises what that does
-        raise DataError(f"{where} is not a valid .npy file: {brief(error)}. {again}") from error
+    except Exception as error:
+        raise WrongFile(f"{where} is not a valid .npy file: {brief(error)}.") from error
 
 
-def npz(path: Path, names: Sequence[str], again: str, text: Sequence[str] = ()) -> dict[str, np.ndarray]:
+def npy_header(file: io.BytesIO) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and dtype, after which the file stands. numpy parses them as Python, and raises as that does."""
+    read_header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    version = np.lib.format.read_magic(file)
+    if version not in read_header:
+        raise ValueError(f"version {version} of the format")
+    shape, _, dtype = read_header[version](file)
+    return shape, dtype
+
+
+def npz(path: Path, names: Sequence[str], text: Sequence[str] = ()) -> dict[str, np.ndarray]:
     """These arrays of an .npz file, and no others: numbers, but for those of `text`, which may be text."""
     tree = ZipTree(path)
     known = tree.names()
     if absent := [name for name in names if f"{name}.npy" not in known]:
         has = ", ".join(name.removesuffix(".npy") for name in known[:20])
-        raise DataError(f"{path} has no array {absent[0]}; it has {has}. {again}")
-    arrays = {name: npy(tree.bytes(f"{name}.npy"), f"{path}: {name}", again) for name in names}
+        raise WrongFile(f"{path} has no array {absent[0]}; it has {has}.")
+    arrays = {name: npy(tree.bytes(f"{name}.npy"), f"{path}: {name}") for name in names}
     for name, array in arrays.items():
         if array.dtype.kind in TEXT and name not in text:
-            raise DataError(f"{path}: {name} must be numbers; it is {array.dtype}. {again}")
+            raise WrongFile(f"{path}: {name} must be numbers; it is {array.dtype}.")
     return arrays
 
 
-def json_value(content: bytes, where: object, again: str) -> Any:
+def json_value(content: bytes, where: object) -> Any:
     """The value of a JSON file."""
     try:
         return opened.parsed(content.decode())
     except ValueError as error:
-        raise DataError(f"{where} is not valid JSON: {brief(error)}. {again}") from error
+        raise WrongFile(f"{where} is not valid JSON: {brief(error)}.") from error
 
 
 # ---------------------------------------------------------------------------- MATLAB
@@ -78,7 +83,7 @@ CLASSES = (
 )
 
 
-def mat(path: Path, names: Sequence[str], again: str) -> dict[str, Any]:
+def mat(path: Path, names: Sequence[str]) -> dict[str, Any]:
     """These matrices of numbers, full or sparse, of a .mat file of version 5."""
     from scipy.io import loadmat, whosmat
 
@@ -87,15 +92,15 @@ def mat(path: Path, names: Sequence[str], again: str) -> dict[str, Any]:
         _refuse_large_elements(path, content)
         kinds = {name: kind for name, _, kind in whosmat(io.BytesIO(content))}
         if absent := [name for name in names if name not in kinds]:
-            raise DataError(f"{path} has no {absent[0]}; it has {', '.join(kinds)[:200]}. {again}")
+            raise WrongFile(f"{path} has no {absent[0]}; it has {', '.join(kinds)[:200]}.")
         for name in names:
             if kinds[name] not in CLASSES:
-                raise DataError(f"{path}: {name} must be a matrix of numbers; it is {kinds[name]}. {again}")
+                raise WrongFile(f"{path}: {name} must be a matrix of numbers; it is {kinds[name]}.")
         matrices = loadmat(io.BytesIO(content), variable_names=list(names), struct_as_record=False)
     except DataError:
         raise
     except Exception as error:  # scipy raises about a dozen kinds for damaged files
-        raise DataError(f"{path} is not a valid MATLAB file: {brief(error)}. {again}") from error
+        raise WrongFile(f"{path} is not a valid MATLAB file: {brief(error)}.") from error
     return {name: matrices[name] for name in names}
 
 

@@ -21,6 +21,10 @@ LARGEST = 8 << 30  # bytes that are ever held at once: the largest member, the l
 CHUNK = 1 << 20  # bytes that are unpacked at once
 
 
+class WrongFile(DataError):
+    """A file of a data set that cannot be right. Who reads the set adds how to get it again."""
+
+
 def most(packed: int) -> int:
     """The bytes that a packed file of this size may unpack to."""
     return SPARE + RATIO * packed
@@ -48,12 +52,12 @@ def read_bytes(path: Path) -> bytes:
         return file.read(size + 1)
 
 
-def read_text(path: Path, again: str) -> str:
-    """The content of a file of UTF-8. again: what to do where it is none."""
+def read_text(path: Path) -> str:
+    """The content of a file of UTF-8."""
     try:
         return read_bytes(path).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is no text in UTF-8: {error}. {again}") from error
+        raise WrongFile(f"{path} is no text in UTF-8: {error}.") from error
 
 
 def refuse_bomb(where: object, declared: int, packed: int) -> None:
@@ -65,13 +69,13 @@ def refuse_bomb(where: object, declared: int, packed: int) -> None:
         )
 
 
-def gunzip(content: bytes, where: object, again: str) -> bytes:
+def gunzip(content: bytes, where: object) -> bytes:
     """The content of a gzip file. Errors: DataError for damage, and for more bytes than it may unpack to."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
             unpacked = file.read(most(len(content)) + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{where} is not a valid gzip file: {brief(error)}. {again}") from error
+        raise WrongFile(f"{where} is not a valid gzip file: {brief(error)}.") from error
     refuse_bomb(where, len(unpacked), len(content))
     return unpacked
 

@@ -19,8 +19,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from physml.base.errors import DataError
 from physml.base.text import brief
+from physml.data.files.limits import WrongFile
 
 SPREAD = 4  # text that becomes bytes that become an array counts three times
 
@@ -241,7 +241,7 @@ def no_code() -> Iterator[None]:
     from scipy.sparse import bsr_array, csr_array
 
     def load(file: Any, **_: Any) -> Any:
-        value = unpickle(file.read(), _all, str(getattr(file, "name", "a pickle")), "Get it again.")
+        value = unpickle(file.read(), _all, str(getattr(file, "name", "a pickle")))
         return value.matrix() if isinstance(value, SparseRows) else value
 
     def look(check: Callable[[Any], None]) -> Callable[..., None]:
@@ -278,13 +278,13 @@ def _guard() -> None:
     sys.addaudithook(hook)
 
 
-def unpickle(content: bytes, allowed: Allowed, where: str, again: str) -> Any:
+def unpickle(content: bytes, allowed: Allowed, where: str) -> Any:
     """The value in a pickle of Python 2 or 3; strings of Python 2 are read as Latin-1.
 
     A pickle can run any function that it names, so anything but the names of `allowed` is refused: arrays,
     lists, sparse or tensors.
 
-    Errors: DataError for another name and for damage, which names `where` and ends with what to do, `again`.
+    Errors: DataError for another name and for damage, which names `where`.
     """
     budget = Budget(content)
 
@@ -298,7 +298,7 @@ def unpickle(content: bytes, allowed: Allowed, where: str, again: str) -> Any:
     try:
         return _Unpickler(io.BytesIO(content), names).load()
     except Exception as error:  # a damaged pickle can raise nearly anything
-        raise DataError(f"{where} cannot be read: {brief(error) or 'it ends too early'}. {again}") from error
+        raise WrongFile(f"{where} cannot be read: {brief(error) or 'it ends too early'}.") from error
 
 
 _PICKLE: Any = pickle._Unpickler

@@ -1,18 +1,16 @@
 """CIFAR-10, from its archive of pickles. Axes: N images, 3 x 32 x 32 pixels."""
 
-import gzip
-import io
 import pickle
-import tarfile
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 
-from physml.base.errors import DataError
 from physml.data.datasets import Arrays, DataSet, Files
+from physml.data.files.limits import WrongFile
 from physml.data.files.safe_pickle import arrays, unpickle
+from physml.data.readers.fixtures import write_tar
 
 ARCHIVE = "cifar-10-python.tar.gz"
 TOP = "cifar-10-batches-py"
@@ -23,8 +21,6 @@ CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 # Images of one batch file, as published; of a fixture.
 IMAGES = 10_000
 FIXTURE_IMAGES = {"train": 12, "test": 20}
-
-_AGAIN = "Get it again: `physml data get cifar10`."
 
 
 def _read(files: Files) -> Arrays:
@@ -47,24 +43,24 @@ def _read(files: Files) -> Arrays:
 
 def _entry(files: Files, where: str, name: str, content: bytes) -> dict[str, Any]:
     """Content of a batch file; DataError unless it is whole and has images and labels of the right kind."""
-    entry = unpickle(content, arrays, where, _AGAIN)
+    entry = unpickle(content, arrays, where)
     if not isinstance(entry, dict):
-        raise DataError(f"{where}: expected a dictionary; got {type(entry).__name__}. {_AGAIN}")
+        raise WrongFile(f"{where}: expected a dictionary; got {type(entry).__name__}.")
     if name == META:
         if entry.get("label_names") != list(CLASSES):
-            raise DataError(f"{where}: the classes are not those of CIFAR-10. {_AGAIN}")
+            raise WrongFile(f"{where}: the classes are not those of CIFAR-10.")
         return entry
     data, labels = entry.get("data"), entry.get("labels")
     sizes = files.sizes(IMAGES, FIXTURE_IMAGES["test" if name in BATCHES["test"] else "train"])
     if not (isinstance(data, np.ndarray) and data.dtype == np.uint8 and data.ndim == 2):
-        raise DataError(f"{where}: there are no images in it. {_AGAIN}")
+        raise WrongFile(f"{where}: there are no images in it.")
     if data.shape[1] != 3072 or len(data) not in sizes:
-        raise DataError(f"{where}: expected {IMAGES} images of 3072 bytes; got {data.shape}. {_AGAIN}")
+        raise WrongFile(f"{where}: expected {IMAGES} images of 3072 bytes; got {data.shape}.")
     if not isinstance(labels, list) or len(labels) != len(data):
-        raise DataError(f"{where}: expected a list of {len(data)} labels. {_AGAIN}")
+        raise WrongFile(f"{where}: expected a list of {len(data)} labels.")
     wrong = [y for y in labels if not isinstance(y, int) or not 0 <= y < len(CLASSES)]
     if wrong:
-        raise DataError(f"{where}: labels must be 0..9; got {wrong[0]!r}. {_AGAIN}")
+        raise WrongFile(f"{where}: labels must be 0..9; got {wrong[0]!r}.")
     return {**entry, "data": np.asarray(data)}
 
 
@@ -78,27 +74,18 @@ def _items(read: Arrays) -> Iterable[bytes]:
 def _fixture(root: Path) -> None:
     """Noise whose mean colour tells the class, in a tar.gz of pickles as upstream."""
     rng = np.random.default_rng(0)
-    root.mkdir(parents=True, exist_ok=True)
-    with (
-        gzip.GzipFile(root / ARCHIVE, "wb", mtime=0) as packed,  # no date: the same fixture, the same bytes
-        tarfile.open(fileobj=packed, mode="w") as archive,
-    ):
-        _add(archive, META, {"num_cases_per_batch": 12, "label_names": list(CLASSES), "num_vis": 3072})
-        for part, names in BATCHES.items():
-            n = FIXTURE_IMAGES[part]
-            for k, name in enumerate(names):
-                y = (np.arange(n) + k) % len(CLASSES)
-                level = np.stack([25 * y, 255 - 25 * y, (60 * y) % 256], 1).repeat(1024, 1)
-                x = np.clip(level + rng.normal(0, 20, level.shape), 0, 255).astype(np.uint8)
-                entry = {"batch_label": name, "labels": y.tolist(), "data": x}
-                _add(archive, name, entry | {"filenames": [f"{name}_{i}.png" for i in range(n)]})
-
-
-def _add(archive: tarfile.TarFile, name: str, entry: dict[str, Any]) -> None:
-    content = pickle.dumps(entry, protocol=2)
-    info = tarfile.TarInfo(f"{TOP}/{name}")
-    info.size = len(content)
-    archive.addfile(info, io.BytesIO(content))
+    entries: dict[str, Any] = {}
+    entries[META] = {"num_cases_per_batch": 12, "label_names": list(CLASSES), "num_vis": 3072}
+    for part, names in BATCHES.items():
+        n = FIXTURE_IMAGES[part]
+        for k, name in enumerate(names):
+            y = (np.arange(n) + k) % len(CLASSES)
+            level = np.stack([25 * y, 255 - 25 * y, (60 * y) % 256], 1).repeat(1024, 1)
+            x = np.clip(level + rng.normal(0, 20, level.shape), 0, 255).astype(np.uint8)
+            entry = {"batch_label": name, "labels": y.tolist(), "data": x}
+            entries[name] = entry | {"filenames": [f"{name}_{i}.png" for i in range(n)]}
+    pickles = {f"{TOP}/{name}": pickle.dumps(entry, protocol=2) for name, entry in entries.items()}
+    write_tar(root / ARCHIVE, pickles)
 
 
 CIFAR10 = DataSet("cifar10", 1, _read, _fixture, _items)

@@ -8,14 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from physml.data.datasets import DataSet, Files
+from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.readers.timeseries import read_ts, write_ts
-from physml.data.store import Arrays
 
 SIZES = {"train": 500, "test": 4500}
 LABELS = ("1", "2", "3", "4", "5")
 T, T_FIXTURE = 140, 12
-AGAIN = "Get it again: `physml data get ecg5000`."
 
 
 def name(part: str) -> str:
@@ -26,7 +24,7 @@ def _read(files: Files) -> Arrays:
     """x_train (500, T, 1), x_test (4500, T, 1) float32; y_train, y_test int64, 0..4 for the labels 1..5."""
     arrays: Arrays = {}
     for part, n in SIZES.items():
-        cases = read_ts(files.path(name(part)), AGAIN).expect("ECG5000", [n], LABELS)
+        cases = read_ts(files.path(name(part))).expect("ECG5000", [n], LABELS)
         arrays |= {f"x_{part}": cases.stacked(files.sizes(T, T_FIXTURE), 1), f"y_{part}": cases.y}
     return arrays
 

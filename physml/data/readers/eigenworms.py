@@ -7,15 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from physml.data.datasets import DataSet, Files
+from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.readers.timeseries import read_ts, write_ts
-from physml.data.store import Arrays
 
 SIZES = {"train": 128, "test": 131}
 LABELS = ("1", "2", "3", "4", "5")
 T, T_FIXTURE = 17_984, 24
 D = 6
-AGAIN = "Get it again: `physml data get eigenworms`."
 
 
 def name(part: str) -> str:
@@ -26,7 +24,7 @@ def _read(files: Files) -> Arrays:
     """x_train (128, T, 6), x_test (131, T, 6) float32; y_train, y_test int64, 0..4 for the labels 1..5."""
     arrays: Arrays = {}
     for part, n in SIZES.items():
-        cases = read_ts(files.path(name(part)), AGAIN).expect("EigenWorms", [n], LABELS)
+        cases = read_ts(files.path(name(part))).expect("EigenWorms", [n], LABELS)
         arrays |= {f"x_{part}": cases.stacked(files.sizes(T, T_FIXTURE), D), f"y_{part}": cases.y}
     return arrays
 

@@ -5,17 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
-from physml.base.errors import DataError
-from physml.data.datasets import DataSet, Files
-from physml.data.files.limits import open_regular
-from physml.data.store import Arrays
+from physml.data.datasets import Arrays, DataSet, Files
+from physml.data.files.limits import WrongFile, open_regular
 
 FILE = "glove.6B.100d.txt"
 D = 100
 N_WORDS = 400_000
 FIXTURE_WORDS = ("the", "film", "a", ",", "plot", "and", "great", "bad", "loved", "<", "br")
-
-_AGAIN = "Get it again: `physml data get glove`."
 
 
 def _read(files: Files) -> Arrays:
@@ -30,14 +26,14 @@ def _read(files: Files) -> Arrays:
                 word, *numbers = line.rstrip("\n").split(" ")
                 vector = np.array(numbers, np.float32) if len(numbers) == D else None
                 if not word or vector is None or not np.isfinite(vector).all():
-                    raise DataError(f"{path}, line {i}: expected a word and {D} numbers. {_AGAIN}")
+                    raise WrongFile(f"{path}, line {i}: expected a word and {D} numbers.")
                 words.append(word)
                 vectors.append(vector)
         except ValueError as error:  # a number that is none, or no UTF-8
-            raise DataError(f"{path}, line {len(words) + 1}: {error}. {_AGAIN}") from error
+            raise WrongFile(f"{path}, line {len(words) + 1}: {error}.") from error
     if len(words) not in files.sizes(N_WORDS, len(FIXTURE_WORDS)) or len(set(words)) != len(words):
-        raise DataError(
-            f"{path}: {len(words)} words, {len(set(words))} of them different; expected {N_WORDS}. {_AGAIN}"
+        raise WrongFile(
+            f"{path}: {len(words)} words, {len(set(words))} of them different; expected {N_WORDS}."
         )
     return {"words": np.frombuffer("\n".join(words).encode(), np.uint8), "vectors": np.stack(vectors)}
 

@@ -4,16 +4,15 @@ Axes: N windows, T = 128 steps at 50 Hz, D = 9 channels.
 """
 
 import io
-import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
-from physml.base.errors import DataError
-from physml.data.datasets import DataSet, Files
+from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.files.archives import Tree
-from physml.data.store import Arrays
+from physml.data.files.limits import WrongFile
+from physml.data.readers.fixtures import write_zip
 
 ARCHIVE = "UCI HAR Dataset.zip"
 TOP = "UCI HAR Dataset"
@@ -40,26 +39,23 @@ def _read(files: Files) -> Arrays:
             **{f"windows of {c}": x for c, x in signals.items()},
         }.items():
             if len(rows) != len(y):
-                raise DataError(f"{tree.path}, part {part}: {len(y)} labels but {len(rows)} {what}. {_AGAIN}")
+                raise WrongFile(f"{tree.path}, part {part}: {len(y)} labels but {len(rows)} {what}.")
         if len(y) not in files.sizes(SIZES[part], FIXTURE_SIZES[part]):
-            raise DataError(f"{tree.path}, part {part}: {len(y)} windows, expected {SIZES[part]}. {_AGAIN}")
+            raise WrongFile(f"{tree.path}, part {part}: {len(y)} windows, expected {SIZES[part]}.")
         x = np.stack([*signals.values()], -1)
         arrays |= {f"x_{part}": x, f"y_{part}": y, f"subject_{part}": subject}
     both = set(arrays["subject_train"].tolist()) & set(arrays["subject_test"].tolist())
     if both:
-        raise DataError(
-            f"{tree.path}: subjects {sorted(both)} stand in train and in test; upstream they don't. {_AGAIN}"
+        raise WrongFile(
+            f"{tree.path}: subjects {sorted(both)} stand in train and in test; upstream they don't."
         )
     return arrays
-
-
-_AGAIN = "Get it again: `physml data get uci_har`."
 
 
 def _lines(tree: Tree, name: str) -> list[bytes]:
     lines = tree.bytes(name).splitlines()
     if not lines:
-        raise DataError(f"{tree.path}: {name} is empty. {_AGAIN}")
+        raise WrongFile(f"{tree.path}: {name} is empty.")
     return lines
 
 
@@ -71,9 +67,7 @@ def _integers(tree: Tree, part: str, what: str, highest: int) -> np.ndarray:
         number = int(line) if line.strip().isdigit() and len(line) < 10 else 0
         if not 1 <= number <= highest:
             shown = line[:40].decode("latin-1").strip()
-            raise DataError(
-                f"{tree.path}: {name}, line {i}: expected one of 1..{highest}; got {shown!r}. {_AGAIN}"
-            )
+            raise WrongFile(f"{tree.path}: {name}, line {i}: expected one of 1..{highest}; got {shown!r}.")
         numbers.append(number)
     return np.array(numbers, np.int64)
 
@@ -86,10 +80,10 @@ def _signal(tree: Tree, part: str, channel: str) -> np.ndarray:
         try:
             row = np.array(line.split(), np.float64)
         except ValueError as error:
-            raise DataError(f"{tree.path}: {name}, line {i}: {error}. {_AGAIN}") from error
+            raise WrongFile(f"{tree.path}: {name}, line {i}: {error}.") from error
         if len(row) != T or not np.isfinite(row).all():
             what = f"{len(row)} numbers" if len(row) != T else "a number that is not finite"
-            raise DataError(f"{tree.path}: {name}, line {i}: expected {T} numbers; got {what}. {_AGAIN}")
+            raise WrongFile(f"{tree.path}: {name}, line {i}: expected {T} numbers; got {what}.")
         rows.append(row.astype(np.float32))
     return np.stack(rows)
 
@@ -105,26 +99,19 @@ def _items(arrays: Arrays) -> Iterable[bytes]:
 def _fixture(root: Path) -> None:
     """Noise around a level that tells the activity; subjects 1..4 train, 5 and 6 test; zipped as upstream."""
     rng = np.random.default_rng(0)
-    root.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(root / ARCHIVE, "w", zipfile.ZIP_DEFLATED) as archive:
-        first = 1
-        for part, n in FIXTURE_SIZES.items():
-            y = np.arange(n) % len(ACTIVITIES) + 1
-            subject = first + np.arange(n) // len(ACTIVITIES)
-            first += n // len(ACTIVITIES)
-            x = 0.2 * y[:, None, None] + 0.1 * rng.standard_normal((n, T, len(CHANNELS)))
-            columns = {f"{part}/y_{part}.txt": y, f"{part}/subject_{part}.txt": subject}
-            for name, column in columns.items():
-                _add(archive, f"{TOP}/{name}", "".join(f"{value}\n" for value in column))
-            for k, channel in enumerate(CHANNELS):
-                text = io.StringIO()
-                np.savetxt(text, x[..., k], fmt="%16.7e", delimiter="")
-                _add(archive, f"{TOP}/{part}/Inertial Signals/{channel}_{part}.txt", text.getvalue())
-
-
-def _add(archive: zipfile.ZipFile, name: str, text: str) -> None:
-    """A member with a fixed date: the same fixture, the same bytes."""
-    archive.writestr(zipfile.ZipInfo(name, (2012, 12, 10, 0, 0, 0)), text)
+    members, first = {}, 1
+    for part, n in FIXTURE_SIZES.items():
+        y = np.arange(n) % len(ACTIVITIES) + 1
+        subject = first + np.arange(n) // len(ACTIVITIES)
+        first += n // len(ACTIVITIES)
+        x = 0.2 * y[:, None, None] + 0.1 * rng.standard_normal((n, T, len(CHANNELS)))
+        for what, column in {"y": y, "subject": subject}.items():
+            members[f"{TOP}/{part}/{what}_{part}.txt"] = "".join(f"{value}\n" for value in column)
+        for k, channel in enumerate(CHANNELS):
+            text = io.StringIO()
+            np.savetxt(text, x[..., k], fmt="%16.7e", delimiter="")
+            members[f"{TOP}/{part}/Inertial Signals/{channel}_{part}.txt"] = text.getvalue()
+    write_zip(root / ARCHIVE, members)
 
 
 UCI_HAR = DataSet("uci_har", 1, _read, _fixture, _items)

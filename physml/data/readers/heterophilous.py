@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from physml.base.errors import DataError
 from physml.data import graphs
 from physml.data.datasets import Arrays, Files, family
 from physml.data.files.array_files import npz
-from physml.data.readers.graph_fixture import communities
+from physml.data.files.limits import WrongFile
+from physml.data.readers.fixtures import communities
 
 # Nodes, features, classes, edge rows, as published.
 SIZES = {
@@ -33,28 +33,27 @@ def file_name(graph: str) -> str:
 
 def _read(files: Files, graph: str) -> Arrays:
     """x (N, F) float32; y (N,) int64; edge_index, a column per edge, which is stored once; 10 splits."""
-    again = f"Get it again: `physml data get heterophilous_{graph}`."
     path = files.path(file_name(graph))
-    arrays = npz(path, NAMES, again)
+    arrays = npz(path, NAMES)
     x, y, edges = (arrays[name] for name in NAMES[:3])
     masks = {name: arrays[name] for name in NAMES[3:]}
     n, d, n_classes, n_edges = SIZES[graph]
     if files.small and len(y) == FIXTURE_NODES:
         n, d, n_edges = FIXTURE_NODES, FIXTURE_FEATURES, len(edges)
     if x.shape != (n, d) or y.shape != (n,) or edges.shape != (n_edges, 2):
-        raise DataError(
+        raise WrongFile(
             f"{path}: expected {n} nodes with {d} features and {n_edges} edges; got features {x.shape}, "
-            f"labels {y.shape}, edges {edges.shape}. {again}"
+            f"labels {y.shape}, edges {edges.shape}."
         )
-    graphs.check_finite(path, "features", x, again)
-    graphs.check_labels(path, y, n_classes, again)
+    graphs.check_finite(path, "features", x)
+    graphs.check_labels(path, y, n_classes)
     edge_index = edges.T.astype(np.int64)
-    graphs.check_edges(path, edge_index, n, again)
+    graphs.check_edges(path, edge_index, n)
     return {
         "x": x.astype(np.float32),
         "y": y.astype(np.int64),
         "edge_index": np.ascontiguousarray(edge_index),
-        **graphs.split_masks(path, masks, (N_SPLITS, n), again),
+        **graphs.split_masks(path, masks, (N_SPLITS, n)),
     }
 
 

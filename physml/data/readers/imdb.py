@@ -3,19 +3,16 @@
 The official code splits text with spaCy, which is not among our packages; `tokens` comes close to it.
 """
 
-import gzip
 import hashlib
-import io
 import re
-import tarfile
 from collections.abc import Iterable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
 
-from physml.base.errors import DataError
-from physml.data.datasets import DataSet, Files
-from physml.data.store import Arrays
+from physml.data.datasets import Arrays, DataSet, Files
+from physml.data.files.limits import WrongFile
+from physml.data.readers.fixtures import write_tar
 
 ARCHIVE = "aclImdb_v1.tar.gz"
 PARTS = ("train", "test")
@@ -36,7 +33,6 @@ TOKEN = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_AGAIN = "Get it again: `physml data get imdb`."
 
 
 def tokens(text: str) -> list[str]:
@@ -70,9 +66,7 @@ def _read(files: Files) -> Arrays:
         for label, value in LABELS.items():
             n = sum(entry[1] == value for entry in entries)
             if n not in files.sizes(*SIZES) or len(entries) != 2 * n:
-                raise DataError(
-                    f"{tree.path}: {n} reviews in aclImdb/{part}/{label}, expected {SIZES[0]}. {_AGAIN}"
-                )
+                raise WrongFile(f"{tree.path}: {n} reviews in aclImdb/{part}/{label}, expected {SIZES[0]}.")
         entries.sort()
         rows = [[ids.setdefault(token, len(ids)) for token in tokens(text)] for _, _, text in entries]
         arrays |= {
@@ -89,9 +83,9 @@ def _text(where: str, content: bytes) -> str:
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"{where} is no text in UTF-8: {error}. {_AGAIN}") from error
+        raise WrongFile(f"{where} is no text in UTF-8: {error}.") from error
     if not tokens(text):
-        raise DataError(f"{where} is empty. {_AGAIN}")
+        raise WrongFile(f"{where} is empty.")
     return text
 
 
@@ -108,28 +102,14 @@ def _fixture(root: Path) -> None:
     rng = np.random.default_rng(0)
     telling = {"pos": ["great", "Wonderful", "loved"], "neg": ["bad", "Awful", "wasn't"]}
     others = ["the", "film", "it's", "a", ",", "<br /><br />", "plot", "and"]
-    root.mkdir(parents=True, exist_ok=True)
-    with (
-        gzip.GzipFile(root / ARCHIVE, "wb", mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w") as archive,
-    ):
-        _add(archive, "aclImdb/README", "A fixture.")
-        _add(archive, "aclImdb/train/unsup/0_0.txt", "No label.")
-        for part in PARTS:
-            for label, words in telling.items():
-                for i in range(SIZES[1]):
-                    text = rng.choice([*words, *words, *others], int(rng.integers(3, 25)))
-                    _add(
-                        archive,
-                        f"aclImdb/{part}/{label}/{i}_{i % 10}.txt",
-                        " ".join([*text, words[i % 3], "."]),
-                    )
-
-
-def _add(archive: tarfile.TarFile, name: str, text: str) -> None:
-    info = tarfile.TarInfo(str(PurePosixPath(name)))
-    info.size = len(text.encode())
-    archive.addfile(info, io.BytesIO(text.encode()))
+    members = {"aclImdb/README": b"A fixture.", "aclImdb/train/unsup/0_0.txt": b"No label."}
+    for part in PARTS:
+        for label, words in telling.items():
+            for i in range(SIZES[1]):
+                text = rng.choice([*words, *words, *others], int(rng.integers(3, 25)))
+                name = f"aclImdb/{part}/{label}/{i}_{i % 10}.txt"
+                members[name] = " ".join([*text, words[i % 3], "."]).encode()
+    write_tar(root / ARCHIVE, members)
 
 
 IMDB = DataSet("imdb", 1, _read, _fixture, _items)

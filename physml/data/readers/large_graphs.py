@@ -6,19 +6,18 @@ Large graphs of Lim et al. (NeurIPS 2021, https://arxiv.org/abs/2110.14446). Lin
 import csv
 import gzip
 import io
-import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from physml.base.errors import DataError
 from physml.data import graphs
 from physml.data.datasets import Arrays, DataSet, Files
-from physml.data.files.array_files import mat
-from physml.data.files.limits import gunzip, read_bytes
+from physml.data.files.array_files import mat, npy_header
+from physml.data.files.limits import WrongFile, gunzip, read_bytes
 from physml.data.files.safe_pickle import tensors, unpickle
-from physml.data.readers.graph_fixture import communities
+from physml.data.readers.fixtures import communities, write_zip
 
 SIZES = {"snap_patents": (2_923_922, 269), "arxiv_year": (169_343, 128), "genius": (421_961, 12)}  # N, F
 FIXTURE_NODES = 80
@@ -31,19 +30,15 @@ SPLITS = {
 }
 
 
-def _again(name: str) -> str:
-    return f"Get it again: `physml data get {name}`."
-
-
 def _patents(files: Files) -> Arrays:
     """Sparse features; y (N,) int64: fifths of the years in which patents were granted; 5 splits."""
     path, name = files.path(PATENTS), "snap_patents"
-    matrices = mat(path, ("edge_index", "node_feat", "years"), _again(name))
-    years = _vector(path, name, "years", matrices["years"])
+    matrices = mat(path, ("edge_index", "node_feat", "years"))
+    years = _vector(path, "years", matrices["years"])
     x = matrices["node_feat"]
     if getattr(x, "format", None) not in ("csr", "csc") or x.dtype.kind not in "biuf":
-        raise DataError(f"{path}: node_feat must be a sparse matrix of real numbers. {_again(name)}")
-    graphs.check_sparse(path, x, _again(name))
+        raise WrongFile(f"{path}: node_feat must be a sparse matrix of real numbers.")
+    graphs.check_sparse(path, x)
     _check_sizes(files, path, name, x.shape, len(years))
     y = graphs.even_quantiles(years, N_CLASSES)
     return {**graphs.sparse_arrays(x), **_graph(files, path, name, matrices["edge_index"], y)}
@@ -52,12 +47,12 @@ def _patents(files: Files) -> Arrays:
 def _genius(files: Files) -> Arrays:
     """x (N, 12) float32; y (N,) int64: 1 for a marked account; 5 splits. The metric is the area under ROC."""
     path, name = files.path(GENIUS), "genius"
-    matrices = mat(path, ("edge_index", "node_feat", "label"), _again(name))
-    x = _full(path, name, "node_feat", matrices["node_feat"]).astype(np.float32)
-    y = _vector(path, name, "label", matrices["label"]).astype(np.int64)
+    matrices = mat(path, ("edge_index", "node_feat", "label"))
+    x = _full(path, "node_feat", matrices["node_feat"]).astype(np.float32)
+    y = _vector(path, "label", matrices["label"]).astype(np.int64)
     _check_sizes(files, path, name, x.shape, len(y))
-    graphs.check_finite(path, "features", x, _again(name))
-    graphs.check_labels(path, y, 2, _again(name))
+    graphs.check_finite(path, "features", x)
+    graphs.check_labels(path, y, 2)
     return {"x": x, **_graph(files, path, name, matrices["edge_index"], y)}
 
 
@@ -73,75 +68,68 @@ def _arxiv(files: Files) -> Arrays:
         )
     )
     _check_sizes(files, tree.path, name, x.shape, len(years))
-    graphs.check_finite(tree.path, "features", x, _again(name))
+    graphs.check_finite(tree.path, "features", x)
     y = graphs.even_quantiles(years.reshape(-1), N_CLASSES)
     return {"x": x, **_graph(files, tree.path, name, edges.T, y)}
 
 
-def _full(path: Path, name: str, what: str, values: Any) -> np.ndarray:
+def _full(path: Path, what: str, values: Any) -> np.ndarray:
     """A full matrix of real numbers."""
     if not isinstance(values, np.ndarray) or values.dtype.kind not in "biuf":
-        raise DataError(f"{path}: {what} must be a full matrix of real numbers. {_again(name)}")
+        raise WrongFile(f"{path}: {what} must be a full matrix of real numbers.")
     return values
 
 
-def _vector(path: Path, name: str, what: str, values: Any) -> np.ndarray:
-    values = _full(path, name, what, values).reshape(-1)
-    graphs.check_finite(path, what, values, _again(name))
+def _vector(path: Path, what: str, values: Any) -> np.ndarray:
+    values = _full(path, what, values).reshape(-1)
+    graphs.check_finite(path, what, values)
     return values
 
 
 def _graph(files: Files, path: Path, name: str, edges: Any, y: np.ndarray) -> Arrays:
-    edge_index = np.ascontiguousarray(_full(path, name, "edge_index", edges).astype(np.int64))
+    edge_index = np.ascontiguousarray(_full(path, "edge_index", edges).astype(np.int64))
     if edge_index.ndim != 2 or edge_index.shape[0] != 2:
-        raise DataError(f"{path}: edges must be 2 x E; got {edge_index.shape}. {_again(name)}")
-    graphs.check_edges(path, edge_index, len(y), _again(name))
-    return {"y": y, "edge_index": edge_index, **_splits(files.path(SPLITS[name]), len(y), _again(name))}
+        raise WrongFile(f"{path}: edges must be 2 x E; got {edge_index.shape}.")
+    graphs.check_edges(path, edge_index, len(y))
+    return {"y": y, "edge_index": edge_index, **_splits(files.path(SPLITS[name]), len(y))}
 
 
 def _check_sizes(files: Files, path: Path, name: str, shape: tuple[int, ...], n_labels: int) -> None:
     n, d = SIZES[name]
     if shape not in [(size, d) for size in files.sizes(n, FIXTURE_NODES)] or n_labels != shape[0]:
-        raise DataError(
+        raise WrongFile(
             f"{path}: expected {n} nodes with {d} features; got features {shape} and {n_labels} labels. "
-            f"{_again(name)}"
         )
 
 
 def _table(where: str, content: bytes, dtype: type) -> np.ndarray:
-    rows = gunzip(content, where, _again("arxiv_year"))
+    rows = gunzip(content, where)
     try:
         return np.loadtxt(io.StringIO(rows.decode("ascii")), dtype, delimiter=",", ndmin=2)
     except (ValueError, OverflowError) as error:
-        raise DataError(
-            f"{where} is not a valid table of numbers: {error}. {_again('arxiv_year')}"
-        ) from error
+        raise WrongFile(f"{where} is not a valid table of numbers: {error}.") from error
 
 
-def _splits(path: Path, n: int, again: str) -> Arrays:
+def _splits(path: Path, n: int) -> Arrays:
     """An .npy of objects: for each split the nodes that train, validate and test; a pickle."""
     content = io.BytesIO(read_bytes(path))
-    npy = np.lib.format
     try:
-        if npy.read_magic(content) == (1, 0):
-            npy.read_array_header_1_0(content)
-        else:
-            npy.read_array_header_2_0(content)
-    except Exception as error:  # numpy parses the header as Python, and raises what that does
-        raise DataError(f"{path} is no .npy file: {error}. {again}") from error
-    stored = unpickle(content.read(), tensors, str(path), again)
+        npy_header(content)
+    except Exception as error:
+        raise WrongFile(f"{path} is no .npy file: {error}.") from error
+    stored = unpickle(content.read(), tensors, str(path))
     if not isinstance(stored, np.ndarray) or stored.size != N_SPLITS:
-        raise DataError(f"{path}: expected an array of {N_SPLITS} splits. {again}")
+        raise WrongFile(f"{path}: expected an array of {N_SPLITS} splits.")
     splits = []
     for k, split in enumerate(stored.reshape(-1).tolist()):
         if not isinstance(split, dict) or set(split) != set(graphs.PARTS):
-            raise DataError(f"{path}: split {k} must have train, valid and test. {again}")
+            raise WrongFile(f"{path}: split {k} must have train, valid and test.")
         if any(not hasattr(nodes, "dtype") for nodes in split.values()):
-            raise DataError(f"{path}: split {k} must name nodes by an array. {again}")
+            raise WrongFile(f"{path}: split {k} must name nodes by an array.")
         positions = {part: np.asarray(split[part]) for part in graphs.PARTS}
         if any(nodes.ndim != 1 or nodes.dtype.kind not in "iu" for nodes in positions.values()):
-            raise DataError(f"{path}: split {k} must name nodes by numbers. {again}")
-        graphs.check_split(path, positions, n, again)
+            raise WrongFile(f"{path}: split {k} must name nodes by numbers.")
+        graphs.check_split(path, positions, n)
         splits.append(positions)
     return graphs.masks(splits, n)
 
@@ -158,14 +146,13 @@ def _fixture(root: Path, name: str) -> None:
     years = 1990 + 3 * graph.y + np.arange(FIXTURE_NODES) % 2
     (root / SPLITS[name]).parent.mkdir(parents=True, exist_ok=True)
     if name == "arxiv_year":
-        (root / ARXIV).parent.mkdir(parents=True, exist_ok=True)
         tables = {"node-feat": graph.x, "edge": graph.edge_index.T, "node_year": years[:, None]}
-        with zipfile.ZipFile(root / ARXIV, "w") as archive:
-            for table, rows in tables.items():
-                text = io.StringIO()
-                csv.writer(text, lineterminator="\n").writerows(rows.tolist())
-                packed = gzip.compress(text.getvalue().encode(), mtime=0)
-                archive.writestr(zipfile.ZipInfo(f"arxiv/raw/{table}.csv.gz"), packed)
+        members = {}
+        for table, rows in tables.items():
+            text = io.StringIO()
+            csv.writer(text, lineterminator="\n").writerows(rows.tolist())
+            members[f"arxiv/raw/{table}.csv.gz"] = gzip.compress(text.getvalue().encode(), mtime=0)
+        write_zip(root / ARXIV, members)
     elif name == "genius":
         _write_mat(root / GENIUS, edge_index=graph.edge_index, node_feat=graph.x, label=graph.y[None])
     else:
@@ -188,6 +175,6 @@ def _write_mat(path: Path, **arrays: Any) -> None:
     path.write_bytes(b"MATLAB 5.0 MAT-file".ljust(116) + file.getvalue()[116:])
 
 
-SNAP_PATENTS = DataSet("snap_patents", 1, _patents, lambda root: _fixture(root, "snap_patents"))
-ARXIV_YEAR = DataSet("arxiv_year", 1, _arxiv, lambda root: _fixture(root, "arxiv_year"))
-GENIUS_GRAPH = DataSet("genius", 1, _genius, lambda root: _fixture(root, "genius"))
+SNAP_PATENTS = DataSet("snap_patents", 1, _patents, partial(_fixture, name="snap_patents"))
+ARXIV_YEAR = DataSet("arxiv_year", 1, _arxiv, partial(_fixture, name="arxiv_year"))
+GENIUS_GRAPH = DataSet("genius", 1, _genius, partial(_fixture, name="genius"))

@@ -11,12 +11,11 @@ import numpy as np
 
 from physml.base.errors import DataError, working
 from physml.data.datasets import Arrays, DataSet, Files
-from physml.data.files.limits import gunzip, read_bytes
+from physml.data.files.limits import WrongFile, gunzip, read_bytes
 
 PARTS = {"train": "train", "test": "t10k"}
 SIZES = {"train": 60_000, "test": 10_000}
 N_FIXTURE = {"train": 60, "test": 20}
-AGAIN = "Delete it and run `physml data get mnist`."
 
 
 def name(part: str, kind: str) -> str:
@@ -28,36 +27,31 @@ def read(files: Files) -> Arrays:
     """Images <part>_x (N, 28, 28) uint8 and labels <part>_y (N,) uint8, for train and test."""
     arrays: Arrays = {}
     for part in PARTS:
-        x = read_idx(files.path(name(part, "images")), dimensions=3)
-        path = files.path(name(part, "labels"))
-        y = read_idx(path, dimensions=1)
+        images, labels = (files.path(name(part, kind)) for kind in ("images", "labels"))
+        x, y = read_idx(images, dimensions=3), read_idx(labels, dimensions=1)
         if x.shape[1:] != (28, 28):
-            raise DataError(
-                f"{files.path(name(part, 'images'))}: images must be 28 x 28; got {x.shape[1:]}. {AGAIN}"
-            )
+            raise WrongFile(f"{images}: images must be 28 x 28; got {x.shape[1:]}.")
         if len(x) not in files.sizes(SIZES[part], N_FIXTURE[part]):
-            raise DataError(
-                f"{files.path(name(part, 'images'))}: {len(x)} images, expected {SIZES[part]}. {AGAIN}"
-            )
+            raise WrongFile(f"{images}: {len(x)} images, expected {SIZES[part]}.")
         if len(x) != len(y):
             raise DataError(
-                f"{path}: {len(y)} labels for {len(x)} images. Get both again: `physml data get mnist`."
+                f"{labels}: {len(y)} labels for {len(x)} images. Get both again: `physml data get mnist`."
             )
         if y.max(initial=0) > 9:
-            raise DataError(f"{path}: label {y.max()} at position {y.argmax()} is no digit. {AGAIN}")
+            raise WrongFile(f"{labels}: label {y.max()} at position {y.argmax()} is no digit.")
         arrays |= {f"{part}_x": x, f"{part}_y": y}
     return arrays
 
 
 def read_idx(path: Path, dimensions: int) -> np.ndarray:
     """The bytes of a gzipped idx file as an array, by torchvision where it works; DataError if it is none."""
-    content = gunzip(read_bytes(path), path, AGAIN)
+    content = gunzip(read_bytes(path), path)
     header = 4 + 4 * dimensions
     if content[:4] != bytes([0, 0, 8, dimensions]) or len(content) < header:
-        raise DataError(f"{path} is no idx file of bytes with {dimensions} dimension(s). {AGAIN}")
+        raise WrongFile(f"{path} is no idx file of bytes with {dimensions} dimension(s).")
     shape = struct.unpack(f">{dimensions}I", content[4:header])
     if len(content) != header + math.prod(shape) or max(shape) > len(content):
-        raise DataError(f"{path} must hold {shape} bytes; got {len(content) - header} in all. {AGAIN}")
+        raise WrongFile(f"{path} must hold {shape} bytes; got {len(content) - header} in all.")
     if (vision := working("torchvision.datasets.mnist")) is None:
         return np.frombuffer(content, np.uint8, offset=header).reshape(shape).copy()
     with tempfile.NamedTemporaryFile() as file:
@@ -91,4 +85,4 @@ def items(arrays: Arrays) -> Iterable[bytes]:
             yield f"{part} {i} {y} ".encode() + x.tobytes()
 
 
-MNIST = DataSet("mnist", 1, read, fixture, items)
+MNIST = DataSet("mnist", 1, read, fixture, items, remedy="Delete it and run `physml data get`.")

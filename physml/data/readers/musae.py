@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from physml.base.errors import DataError
 from physml.data import graphs
 from physml.data.datasets import Arrays, Files, family
 from physml.data.files.array_files import json_value
-from physml.data.files.limits import read_bytes
-from physml.data.readers.graph_fixture import communities
+from physml.data.files.limits import WrongFile, read_bytes
+from physml.data.readers.fixtures import communities
 from physml.data.readers.webkb import FIXTURE_NODES, pairs
 
 SIZES = {"chameleon": (2277, 3132, 36_101), "squirrel": (5201, 3148, 217_073)}  # pages, nouns, links
@@ -27,35 +26,34 @@ def file_name(graph: str, part: str) -> str:
 
 def _read(files: Files, graph: str) -> Arrays:
     """Sparse nouns of 0 and 1; y (N,) int64: mean monthly traffic; edge_index, a column per line."""
-    again = f"Get it again: `physml data get musae_{graph}`."
     n, d, n_edges = SIZES[graph]
     path = files.path(file_name(graph, "target"))
-    pages, y = pairs(path, ",", ("id", "target"), again)
+    pages, y = pairs(path, ",", ("id", "target"))
     if files.small and len(y) == FIXTURE_NODES:
         n, d, n_edges = FIXTURE_NODES, FIXTURE_NOUNS, 0
     if len(y) != n or (pages != np.arange(n)).any():
-        raise DataError(f"{path}: expected the pages 0..{n - 1} in their order; got {len(y)} lines. {again}")
+        raise WrongFile(f"{path}: expected the pages 0..{n - 1} in their order; got {len(y)} lines.")
     if y.min() < 0 or y.max() == 0:
-        raise DataError(f"{path}: traffic must not be negative, nor 0 for all; got {y.min()}. {again}")
+        raise WrongFile(f"{path}: traffic must not be negative, nor 0 for all; got {y.min()}.")
     path = files.path(file_name(graph, "edges"))
-    edge_index = pairs(path, ",", ("id1", "id2"), again)
-    graphs.check_edges(path, edge_index, n, again)
+    edge_index = pairs(path, ",", ("id1", "id2"))
+    graphs.check_edges(path, edge_index, n)
     if n_edges and edge_index.shape[1] != n_edges:
-        raise DataError(f"{path}: {edge_index.shape[1]} links, expected {n_edges}. {again}")
-    rows = _nouns(files.path(file_name(graph, "features")), n, d, again)
+        raise WrongFile(f"{path}: {edge_index.shape[1]} links, expected {n_edges}.")
+    rows = _nouns(files.path(file_name(graph, "features")), n, d)
     return {**graphs.bags(rows, d), "y": y, "edge_index": edge_index}
 
 
-def _nouns(path: Path, n: int, d: int, again: str) -> list[np.ndarray]:
+def _nouns(path: Path, n: int, d: int) -> list[np.ndarray]:
     """The nouns of each page."""
-    lists = json_value(read_bytes(path), path, again)
+    lists = json_value(read_bytes(path), path)
     if not isinstance(lists, dict) or set(lists) != {str(page) for page in range(n)}:
-        raise DataError(f"{path}: expected a list of nouns for each of the pages 0..{n - 1}. {again}")
+        raise WrongFile(f"{path}: expected a list of nouns for each of the pages 0..{n - 1}.")
     rows = []
     for page in range(n):
         row = lists[str(page)]
         if not isinstance(row, list) or not all(isinstance(k, int) and 0 <= k < d for k in row):
-            raise DataError(f"{path}: the nouns of page {page} must be numbers 0..{d - 1}. {again}")
+            raise WrongFile(f"{path}: the nouns of page {page} must be numbers 0..{d - 1}.")
         rows.append(np.array(row, np.int64))
     return rows
 

@@ -5,17 +5,16 @@ Axes: G = 24 graphs, V proteins and E edge rows of all of them, 50 features, 121
 
 import io
 import json
-import zipfile
 from pathlib import Path
 
 import numpy as np
 
-from physml.base.errors import DataError
 from physml.data import graphs
 from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.files.archives import Tree
 from physml.data.files.array_files import NUMBERS, json_value, npy
-from physml.data.readers.graph_fixture import communities
+from physml.data.files.limits import WrongFile
+from physml.data.readers.fixtures import communities, write_zip
 
 ARCHIVE = "ppi/ppi.zip"
 PARTS = ("train", "valid", "test")
@@ -23,7 +22,6 @@ NODES = {"train": 44_906, "valid": 6514, "test": 5524}
 GRAPHS = {"train": 20, "valid": 2, "test": 2}
 FEATURES, FUNCTIONS = 50, 121
 FIXTURE_GRAPHS, FIXTURE_NODES = {"train": 3, "valid": 1, "test": 1}, 30
-_AGAIN = "Get it again: `physml data get ppi`."
 
 
 def _read(files: Files) -> Arrays:
@@ -48,29 +46,29 @@ def _read(files: Files) -> Arrays:
 def _part(files: Files, tree: Tree, part: str) -> Arrays:
     """The graphs of a part one after another; `nodes` and `edges` (G,) are their sizes."""
     x, y, tissue = (
-        npy(tree.bytes(f"{part}_{name}.npy"), f"{tree.path}: {part}_{name}.npy", _AGAIN)
+        npy(tree.bytes(f"{part}_{name}.npy"), f"{tree.path}: {part}_{name}.npy")
         for name in ("feats", "labels", "graph_id")
     )
     where = f"{tree.path}: {part}"
     if any(array.dtype.kind not in NUMBERS or not array.ndim for array in (x, y, tissue)):
-        raise DataError(f"{where}: features, functions and graph ids must be arrays of numbers. {_AGAIN}")
+        raise WrongFile(f"{where}: features, functions and graph ids must be arrays of numbers.")
     if len(x) not in files.sizes(NODES[part], FIXTURE_GRAPHS[part] * FIXTURE_NODES):
-        raise DataError(f"{where} has {len(x)} proteins, expected {NODES[part]}. {_AGAIN}")
+        raise WrongFile(f"{where} has {len(x)} proteins, expected {NODES[part]}.")
     if x.shape[1:] != (FEATURES,) or y.shape != (len(x), FUNCTIONS) or tissue.shape != (len(x),):
-        raise DataError(
+        raise WrongFile(
             f"{where}: features {x.shape}, functions {y.shape}, graph ids {tissue.shape}; expected "
-            f"N x {FEATURES}, N x {FUNCTIONS} and N. {_AGAIN}"
+            f"N x {FEATURES}, N x {FUNCTIONS} and N."
         )
-    graphs.check_finite(where, "features", x, _AGAIN)
+    graphs.check_finite(where, "features", x)
     if not np.isin(y, (0, 1)).all():
-        raise DataError(f"{where}: functions must be 0 or 1. {_AGAIN}")
+        raise WrongFile(f"{where}: functions must be 0 or 1.")
     ids, number = np.unique(tissue, return_inverse=True)
     if len(ids) not in files.sizes(GRAPHS[part], FIXTURE_GRAPHS[part]):
-        raise DataError(f"{where} has {len(ids)} graphs, expected {GRAPHS[part]}. {_AGAIN}")
+        raise WrongFile(f"{where} has {len(ids)} graphs, expected {GRAPHS[part]}.")
     edges = graphs.without_loops(graphs.coalesced(_links(tree, part, len(x))))
     if (apart := np.flatnonzero(number[edges[0]] != number[edges[1]])).size:
         a, b = edges[:, apart[0]]
-        raise DataError(f"{where}: a link joins the proteins {a} and {b} of two graphs. {_AGAIN}")
+        raise WrongFile(f"{where}: a link joins the proteins {a} and {b} of two graphs.")
     order = np.argsort(number, kind="stable")
     nodes = np.bincount(number)
     place = np.empty(len(x), np.int64)
@@ -87,49 +85,47 @@ def _part(files: Files, tree: Tree, part: str) -> Arrays:
 
 def _links(tree: Tree, part: str, n: int) -> np.ndarray:
     where = f"{tree.path}: {part}_graph.json"
-    graph = json_value(tree.bytes(f"{part}_graph.json"), where, _AGAIN)
+    graph = json_value(tree.bytes(f"{part}_graph.json"), where)
     try:
         ends = [(link["source"], link["target"]) for link in graph["links"]]
         edge_index = np.array(ends, np.int64).reshape(-1, 2).T
         ids = [node["id"] for node in graph["nodes"]]
         directed = graph["directed"]
     except (ValueError, KeyError, TypeError, OverflowError) as error:
-        raise DataError(f"{where} is no graph with nodes and links: {error!r}. {_AGAIN}") from error
+        raise WrongFile(f"{where} is no graph with nodes and links: {error!r}.") from error
     if ids != list(range(n)):
-        raise DataError(f"{where}: expected the nodes 0..{n - 1} in their order. {_AGAIN}")
-    graphs.check_edges(where, edge_index, n, _AGAIN)
+        raise WrongFile(f"{where}: expected the nodes 0..{n - 1} in their order.")
+    graphs.check_edges(where, edge_index, n)
     return edge_index if directed else np.concatenate([edge_index, edge_index[::-1]], 1)
 
 
 def _fixture(root: Path) -> None:
     """5 graphs of 30 proteins in 5 communities, whose functions are those of the community; one loop each."""
-    (root / ARCHIVE).parent.mkdir(parents=True, exist_ok=True)
     rng = np.random.RandomState(0)
     does = rng.rand(5, FUNCTIONS) < 0.3
-    with zipfile.ZipFile(root / ARCHIVE, "w") as archive:
-        for part, n in FIXTURE_GRAPHS.items():
-            networks = [communities(FIXTURE_NODES, FEATURES, 5, seed=10 * n + k) for k in range(n)]
-            edges = [network.edge_index + FIXTURE_NODES * k for k, network in enumerate(networks)]
-            loops = [np.full((2, 1), FIXTURE_NODES * k) for k in range(n)]
-            graph = {
-                "directed": False,
-                "graph": {},
-                "multigraph": False,
-                "nodes": [{"id": node} for node in range(n * FIXTURE_NODES)],
-                "links": [
-                    {"source": a, "target": b} for a, b in np.concatenate([*edges, *loops], 1).T.tolist()
-                ],
-            }
-            arrays = {
-                "feats": np.concatenate([network.x for network in networks]).astype(np.float64),
-                "labels": np.concatenate([does[network.y] for network in networks]).astype(np.int64),
-                "graph_id": np.repeat(np.arange(1, n + 1), FIXTURE_NODES),
-            }
-            for name, array in arrays.items():
-                file = io.BytesIO()
-                np.save(file, array)
-                archive.writestr(zipfile.ZipInfo(f"{part}_{name}.npy"), file.getvalue())
-            archive.writestr(zipfile.ZipInfo(f"{part}_graph.json"), json.dumps(graph))
+    members = {}
+    for part, n in FIXTURE_GRAPHS.items():
+        networks = [communities(FIXTURE_NODES, FEATURES, 5, seed=10 * n + k) for k in range(n)]
+        edges = [network.edge_index + FIXTURE_NODES * k for k, network in enumerate(networks)]
+        loops = [np.full((2, 1), FIXTURE_NODES * k) for k in range(n)]
+        graph = {
+            "directed": False,
+            "graph": {},
+            "multigraph": False,
+            "nodes": [{"id": node} for node in range(n * FIXTURE_NODES)],
+            "links": [{"source": a, "target": b} for a, b in np.concatenate([*edges, *loops], 1).T.tolist()],
+        }
+        arrays = {
+            "feats": np.concatenate([network.x for network in networks]).astype(np.float64),
+            "labels": np.concatenate([does[network.y] for network in networks]).astype(np.int64),
+            "graph_id": np.repeat(np.arange(1, n + 1), FIXTURE_NODES),
+        }
+        for name, array in arrays.items():
+            file = io.BytesIO()
+            np.save(file, array)
+            members[f"{part}_{name}.npy"] = file.getvalue()
+        members[f"{part}_graph.json"] = json.dumps(graph).encode()
+    write_zip(root / ARCHIVE, members)
 
 
 PPI = DataSet("ppi", 1, _read, _fixture)

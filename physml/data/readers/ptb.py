@@ -4,10 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from physml.base.errors import DataError
-from physml.data.datasets import DataSet, Files
-from physml.data.files.limits import read_text
-from physml.data.store import Arrays
+from physml.data.datasets import Arrays, DataSet, Files
+from physml.data.files.limits import WrongFile, read_text
 
 PARTS = ("train", "valid", "test")
 UNITS = {"word": "ptb", "char": "ptb.char"}
@@ -19,8 +17,6 @@ SIZES = {
     "char": {"train": (42_068, 4_975_414), "valid": (3_370, 389_672), "test": (3_761, 438_662)},
 }
 FIXTURE_LINES = {"train": 120, "valid": 24, "test": 30}
-
-_AGAIN = "Get it again: `physml data get ptb`."
 
 
 def file_name(unit: str, part: str) -> str:
@@ -42,9 +38,9 @@ def _read(files: Files) -> Arrays:
         ids = {word: i for i, word in enumerate(known)}
         for part, stream in streams.items():
             if new := next((word for word in stream if word not in ids), None):
-                raise DataError(
+                raise WrongFile(
                     f"{files.path(file_name(unit, part))}: {new!r} does not stand in the training text, as "
-                    f"every token of this preparation does. {_AGAIN}"
+                    "every token of this preparation does."
                 )
             arrays[f"{unit}_{part}"] = np.array([ids[word] for word in stream], np.int32)
         arrays[f"{unit}_vocabulary"] = np.frombuffer("\n".join(known).encode(), np.uint8)
@@ -54,20 +50,20 @@ def _read(files: Files) -> Arrays:
 def _stream(files: Files, unit: str, part: str) -> list[str]:
     """The tokens of a file, with an end after each line."""
     path = files.path(file_name(unit, part))
-    lines = read_text(path, _AGAIN).rstrip().splitlines()  # a blank stands after the last line
+    lines = read_text(path).rstrip().splitlines()  # a blank stands after the last line
     if not lines:
-        raise DataError(f"{path} is empty. {_AGAIN}")
+        raise WrongFile(f"{path} is empty.")
     stream: list[str] = []
     for i, line in enumerate(lines, 1):
         tokens = line.split()
         if not tokens or EOS in tokens or (unit == "char" and max(map(len, tokens)) > 1):
             expected = "single characters with blanks between them" if unit == "char" else "words"
-            raise DataError(f"{path}, line {i}: expected {expected}; got {line[:40]!r}. {_AGAIN}")
+            raise WrongFile(f"{path}, line {i}: expected {expected}; got {line[:40]!r}.")
         stream += [*tokens, EOS]
     counts = (len(lines), len(stream) - len(lines))
     if not (files.small and counts[0] == FIXTURE_LINES[part]) and counts != SIZES[unit][part]:
         expected = "{} lines and {} tokens".format(*SIZES[unit][part])
-        raise DataError(f"{path}: expected {expected}; got {counts[0]} and {counts[1]}. {_AGAIN}")
+        raise WrongFile(f"{path}: expected {expected}; got {counts[0]} and {counts[1]}.")
     return stream
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from physml.base.errors import DataError
 from physml.data import graphs
 from physml.data.datasets import Arrays, Files, family
 from physml.data.files.array_files import npz
-from physml.data.readers.graph_fixture import communities
+from physml.data.files.limits import WrongFile
+from physml.data.readers.fixtures import communities
 
 # File, nodes, words, classes, entries of the adjacency matrix, as published.
 SIZES = {
@@ -28,48 +28,45 @@ def file_name(graph: str) -> str:
 
 def _read(files: Files, graph: str) -> Arrays:
     """Sparse words; y (N,) int64; edge_index, a column per entry of the adjacency matrix. No splits."""
-    again = f"Get it again: `physml data get shchur_{graph}`."
     path = files.path(file_name(graph))
     _, n, d, n_classes, n_edges = SIZES[graph]
-    adjacency, x, y = sparse_graph(path, again)
+    adjacency, x, y = sparse_graph(path)
     if files.small and len(y) == FIXTURE_NODES:
         n, d, n_edges = FIXTURE_NODES, FIXTURE_WORDS, adjacency.nnz
     if (len(y), x.shape[1], adjacency.nnz) != (n, d, n_edges):
-        raise DataError(
+        raise WrongFile(
             f"{path}: expected {n} nodes, {d} words and {n_edges} edges; got {len(y)}, {x.shape[1]} and "
-            f"{adjacency.nnz}. {again}"
+            f"{adjacency.nnz}."
         )
-    graphs.check_labels(path, y, n_classes, again)
+    graphs.check_labels(path, y, n_classes)
     return {**graphs.sparse_arrays(x), "y": y, "edge_index": edges_of(adjacency)}
 
 
-def sparse_graph(path: Path, again: str) -> tuple[Any, Any, np.ndarray]:
+def sparse_graph(path: Path) -> tuple[Any, Any, np.ndarray]:
     """Adjacency (N, N), features (N, F) and labels (N,) of an .npz of compressed sparse rows, checked.
 
     The shape of the features is taken from the labels and from the second number that is stored: some files
     (synthetic Cora) have it the wrong way round.
     """
     names = [f"{p}{key}" for p in PREFIXES for key in KEYS]
-    arrays = npz(path, (*names, "labels"), again)
+    arrays = npz(path, (*names, "labels"))
     for name in names:
         kinds = "biuf" if name.endswith("data") else "iu"
         if arrays[name].ndim != 1 or arrays[name].dtype.kind not in kinds:
-            raise DataError(f"{path}: {name} must be a vector of numbers; got {arrays[name].dtype}. {again}")
+            raise WrongFile(f"{path}: {name} must be a vector of numbers; got {arrays[name].dtype}.")
     if arrays["labels"].ndim != 1 or arrays["labels"].dtype.kind not in "biuf":
-        raise DataError(f"{path}: labels must be a vector of numbers. {again}")
-    graphs.check_finite(path, "labels", arrays["labels"], again)
+        raise WrongFile(f"{path}: labels must be a vector of numbers.")
+    graphs.check_finite(path, "labels", arrays["labels"])
     y = arrays["labels"].astype(np.int64)
-    adjacency = _matrix(path, arrays, PREFIXES[0], (len(y), len(y)), again)
+    adjacency = _matrix(path, arrays, PREFIXES[0], (len(y), len(y)))
     stored = arrays[f"{PREFIXES[1]}shape"].tolist()
     if len(stored) != 2 or sorted([len(y), sum(stored) - len(y)]) != sorted(stored):
-        raise DataError(f"{path}: features of shape {stored} do not fit {len(y)} labels. {again}")
-    x = _matrix(path, arrays, PREFIXES[1], (len(y), sum(stored) - len(y)), again)
+        raise WrongFile(f"{path}: features of shape {stored} do not fit {len(y)} labels.")
+    x = _matrix(path, arrays, PREFIXES[1], (len(y), sum(stored) - len(y)))
     return adjacency, x, y
 
 
-def _matrix(
-    path: Path, arrays: dict[str, np.ndarray], prefix: str, shape: tuple[int, int], again: str
-) -> Any:
+def _matrix(path: Path, arrays: dict[str, np.ndarray], prefix: str, shape: tuple[int, int]) -> Any:
     from scipy.sparse import csr_array
 
     parts = [arrays[f"{prefix}{key}"] for key in KEYS[:3]]
@@ -78,8 +75,8 @@ def _matrix(
             raise ValueError(f"{len(parts[2])} ends for {shape[0]} rows")
         matrix = csr_array(tuple(parts), shape=shape)
     except ValueError as error:
-        raise DataError(f"{path}: {prefix}* are no sparse matrix of {shape}: {error}. {again}") from error
-    graphs.check_sparse(path, matrix, again)
+        raise WrongFile(f"{path}: {prefix}* are no sparse matrix of {shape}: {error}.") from error
+    graphs.check_sparse(path, matrix)
     return matrix
 
 

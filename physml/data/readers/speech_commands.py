@@ -3,19 +3,18 @@
 Axes: N clips, L = 16,000 samples, R recordings of noise.
 """
 
-import gzip
 import io
 import itertools
-import tarfile
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from physml.base.errors import DataError, needed_by, suggest
-from physml.data.datasets import DataSet, Files
+from physml.base.errors import needed_by, suggest
+from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.files.archives import Tree
-from physml.data.store import Arrays
+from physml.data.files.limits import WrongFile
+from physml.data.readers.fixtures import write_tar
 
 ARCHIVE = "speech_commands_v0.02.tar.gz"
 NOISE = "_background_noise_"
@@ -35,8 +34,6 @@ N_CLIPS = 105_829
 PER_WORD = {"command": (3, 1, 1), "auxiliary": (1, 1, 1)}  # clips of a fixture, by part
 N_FIXTURE = sum(sum(PER_WORD["command" if word in COMMANDS else "auxiliary"]) for word in WORDS)
 
-_AGAIN = "Get it again: `physml data get speech_commands`."
-
 
 def _read(files: Files) -> Arrays:
     """Clips in the order train, valid, test, in each by name; whatever is shorter has zeros behind its end.
@@ -48,7 +45,7 @@ def _read(files: Files) -> Arrays:
     names = _names(tree)
     order, sizes = _order(tree, [name for name in names if not name.startswith(NOISE)])
     if len(order) not in files.sizes(N_CLIPS, N_FIXTURE):
-        raise DataError(f"{tree.path}: {len(order)} clips, expected {N_CLIPS}: partly unpacked. {_AGAIN}")
+        raise WrongFile(f"{tree.path}: {len(order)} clips, expected {N_CLIPS}: partly unpacked.")
     n = len(order)
     wave, length = np.zeros((n, LENGTH), np.int16), np.zeros(n, np.int32)
     word = np.array([WORDS.index(PurePosixPath(name).parent.name) for name in order], np.uint8)
@@ -59,9 +56,7 @@ def _read(files: Files) -> Arrays:
             noise[name] = samples
             continue
         if len(samples) > LENGTH:
-            raise DataError(
-                f"{tree.path}: {name} has {len(samples)} samples; clips have at most {LENGTH}. {_AGAIN}"
-            )
+            raise WrongFile(f"{tree.path}: {name} has {len(samples)} samples; clips have at most {LENGTH}.")
         i = order[name]
         wave[i, : len(samples)], length[i] = samples, len(samples)
     recordings = [noise[name] for name in sorted(noise)]
@@ -81,13 +76,12 @@ def _names(tree: Tree) -> list[str]:
     folders = {PurePosixPath(name).parent.as_posix() for name in names}
     known = {*WORDS, NOISE}
     for folder in sorted(folders - known):
-        raise DataError(
-            f"{tree.path}: folder {folder} is no word of Speech Commands. {suggest(folder, known)} {_AGAIN}"
+        raise WrongFile(
+            f"{tree.path}: folder {folder} is no word of Speech Commands. {suggest(folder, known)}"
         )
     for folder in sorted(known - folders):
-        raise DataError(
+        raise WrongFile(
             f"{tree.path}: there is no wav file in folder {folder}: partly unpacked or of another version. "
-            f"{_AGAIN}"
         )
     return names
 
@@ -102,15 +96,15 @@ def _order(tree: Tree, clips: list[str]) -> tuple[dict[str, int], dict[str, int]
             raise tree.missing(name)
         listed = texts[name].decode("utf-8", "replace").split()
         if not listed:
-            raise DataError(f"{tree.path}: {name} is empty. {_AGAIN}")
+            raise WrongFile(f"{tree.path}: {name} is empty.")
         for i, clip in enumerate(listed, 1):
             if clip not in known:
-                raise DataError(
+                raise WrongFile(
                     f"{tree.path}: {name}, line {i}, names {clip[:80]}, which is not there: partly "
-                    f"unpacked or foreign. {_AGAIN}"
+                    "unpacked or foreign."
                 )
             if parts.setdefault(clip, part) != part:
-                raise DataError(f"{tree.path}: {name}, line {i}: {clip} is in {LISTS['valid']} too. {_AGAIN}")
+                raise WrongFile(f"{tree.path}: {name}, line {i}: {clip} is in {LISTS['valid']} too.")
     ordered = [[c for c in sorted(clips) if parts.get(c, "train") == part] for part in PARTS]
     sizes = {part: len(part_clips) for part, part_clips in zip(PARTS, ordered, strict=True)}
     return {clip: i for i, clip in enumerate(itertools.chain(*ordered))}, sizes
@@ -122,7 +116,7 @@ def _samples(where: str, content: bytes) -> np.ndarray:
         import soundfile
 
     if not content:
-        raise DataError(f"{where} is empty. {_AGAIN}")
+        raise WrongFile(f"{where} is empty.")
     try:
         with soundfile.SoundFile(io.BytesIO(content)) as file:
             encoding = f"{file.format} {file.subtype}, {file.samplerate} Hz, {file.channels} channel(s)"
@@ -131,15 +125,15 @@ def _samples(where: str, content: bytes) -> np.ndarray:
             samples = file.read(dtype="int16") if right else None
     except soundfile.SoundFileError as error:
         said = getattr(error, "error_string", error)  # without the name of our buffer
-        raise DataError(f"{where} is not a valid wav file: {said} {_AGAIN}") from error
+        raise WrongFile(f"{where} is not a valid wav file: {said}") from error
     if samples is None:
-        raise DataError(f"{where} must be WAV PCM_16, {RATE} Hz, 1 channel; got {encoding}. {_AGAIN}")
+        raise WrongFile(f"{where} must be WAV PCM_16, {RATE} Hz, 1 channel; got {encoding}.")
     promised = _promised(content)
     if len(samples) < promised:
-        raise DataError(f"{where} is cut off: {len(samples)} of {promised} samples are there. {_AGAIN}")
+        raise WrongFile(f"{where} is cut off: {len(samples)} of {promised} samples are there.")
     if len(samples) < SHORTEST:
-        raise DataError(
-            f"{where} has {len(samples)} samples; the features need at least {SHORTEST}, one frame. {_AGAIN}"
+        raise WrongFile(
+            f"{where} has {len(samples)} samples; the features need at least {SHORTEST}, one frame."
         )
     return samples
 
@@ -182,8 +176,7 @@ def _fixture(root: Path) -> None:
     for i, noise in enumerate(("pink_noise", "white_noise")):
         members[f"{NOISE}/{noise}.wav"] = wav(tone(170_000, period=97 + 13 * i, level=800))
     members |= {name: "".join(f"{clip}\n" for clip in clips).encode() for name, clips in listed.items()}
-    root.mkdir(parents=True, exist_ok=True)
-    pack(root / ARCHIVE, members)
+    write_tar(root / ARCHIVE, {f"./{name}": members[name] for name in sorted(members)})
 
 
 def tone(n: int, period: int, level: int) -> np.ndarray:
@@ -201,19 +194,6 @@ def wav(samples: np.ndarray, rate: int = RATE, subtype: str = "PCM_16") -> bytes
     file = io.BytesIO()
     soundfile.write(file, samples, rate, subtype=subtype, format="WAV")
     return file.getvalue()
-
-
-def pack(path: Path, members: dict[str, bytes]) -> None:
-    """A tar.gz with `./` before all names, the same bytes each time."""
-    with (
-        path.open("wb") as plain,
-        gzip.GzipFile("", "wb", fileobj=plain, mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w") as archive,
-    ):
-        for name in sorted(members):
-            info = tarfile.TarInfo(f"./{name}")
-            info.size = len(members[name])
-            archive.addfile(info, io.BytesIO(members[name]))
 
 
 SPEECH_COMMANDS = DataSet("speech_commands", 1, _read, _fixture, _items)

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from physml.base.errors import DataError
 from physml.data import graphs
 from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.files.archives import ZipTree
+from physml.data.files.limits import WrongFile
+from physml.data.readers.fixtures import write_zip
 
 ARCHIVE, MEMBER = "superpixels/MNISTSuperpixels.zip", "MNISTSuperpixels.pt"
 SIZES = {"train": 60_000, "test": 10_000}
 FIXTURE_SIZES = {"train": 30, "test": 20}
 NODES, CLASSES = 75, 10
 KEYS = ("x", "edge_index", "pos", "y")
-_AGAIN = "Get it again: `physml data get superpixels`."
 
 
 def _read(files: Files) -> Arrays:
@@ -36,34 +36,34 @@ def _read(files: Files) -> Arrays:
         parts = torch.load(io.BytesIO(content), weights_only=True)
     except Exception as error:  # a damaged file can make torch raise nearly anything
         said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"{where} cannot be read: {said}. {_AGAIN}") from error
+        raise WrongFile(f"{where} cannot be read: {said}.") from error
     if not isinstance(parts, list | tuple) or len(parts) != 2:
-        raise DataError(f"{where}: expected two lists, of training and test graphs. {_AGAIN}")
+        raise WrongFile(f"{where}: expected two lists, of training and test graphs.")
     for part, subset in zip(SIZES, parts, strict=True):
         if not isinstance(subset, list) or len(subset) not in files.sizes(SIZES[part], FIXTURE_SIZES[part]):
             got = f"{len(subset)} graphs" if isinstance(subset, list) else type(subset).__name__
-            raise DataError(f"{where}: {got} to {part}, expected {SIZES[part]}. {_AGAIN}")
-    checked = [_graph(where, k, graph) for k, graph in enumerate([*parts[0], *parts[1]])]
+            raise WrongFile(f"{where}: {got} to {part}, expected {SIZES[part]}.")
+    checked = [_graph(f"{where}: graph {k}", graph) for k, graph in enumerate([*parts[0], *parts[1]])]
     counts = np.array([len(parts[0]), 0, len(parts[1])], np.int64)
     return graphs.together(checked) | {"n_graphs": counts}
 
 
-def _graph(where: str, k: int, entry: Any) -> Arrays:
+def _graph(where: str, entry: Any) -> Arrays:
     if not isinstance(entry, dict) or not set(KEYS) <= set(entry):
-        raise DataError(f"{where}: graph {k} lacks one of {', '.join(KEYS)}. {_AGAIN}")
+        raise WrongFile(f"{where} lacks one of {', '.join(KEYS)}.")
     if not all(hasattr(entry[key], "dtype") for key in KEYS):
-        raise DataError(f"{where}: graph {k} has something else than tensors. {_AGAIN}")
+        raise WrongFile(f"{where} has something else than tensors.")
     x, edge_index, pos, y = (np.asarray(entry[key]) for key in KEYS)
     if edge_index.ndim != 2 or edge_index.shape[1] > NODES**2:
-        raise DataError(f"{where}: graph {k} has edges of shape {edge_index.shape}, expected 2 x E. {_AGAIN}")
+        raise WrongFile(f"{where} has edges of shape {edge_index.shape}, expected 2 x E.")
     if x.shape != (NODES, 1) or pos.shape != (NODES, 2) or y.size != 1 or edge_index.shape[0] != 2:
-        raise DataError(
-            f"{where}: graph {k} has x {x.shape}, pos {pos.shape}, edge_index {edge_index.shape} and "
-            f"{y.size} labels; expected ({NODES}, 1), ({NODES}, 2), (2, E) and 1. {_AGAIN}"
+        raise WrongFile(
+            f"{where} has x {x.shape}, pos {pos.shape}, edge_index {edge_index.shape} and "
+            f"{y.size} labels; expected ({NODES}, 1), ({NODES}, 2), (2, E) and 1."
         )
-    graphs.check_edges(f"{where}: graph {k}", edge_index, NODES, _AGAIN)
-    graphs.check_labels(f"{where}: graph {k}", y.reshape(1), CLASSES, _AGAIN)
-    graphs.check_finite(f"{where}: graph {k}", "x or pos", np.concatenate([x, pos], 1), _AGAIN)
+    graphs.check_edges(where, edge_index, NODES)
+    graphs.check_labels(where, y.reshape(1), CLASSES)
+    graphs.check_finite(where, "x or pos", np.concatenate([x, pos], 1))
     return {
         "x": x.astype(np.float32),
         "pos": pos.astype(np.float32),
@@ -90,9 +90,7 @@ def _fixture(root: Path) -> None:
         parts.append(part)
     file = io.BytesIO()
     torch.save(tuple(parts), file)
-    (root / ARCHIVE).parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(root / ARCHIVE, "w") as archive:
-        archive.writestr(zipfile.ZipInfo(MEMBER), file.getvalue())
+    write_zip(root / ARCHIVE, {MEMBER: file.getvalue()})
 
 
 SUPERPIXELS = DataSet("superpixels", 1, _read, _fixture)

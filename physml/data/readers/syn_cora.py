@@ -7,17 +7,16 @@ from pathlib import Path
 
 import numpy as np
 
-from physml.base.errors import DataError
 from physml.data import graphs
 from physml.data.datasets import Arrays, DataSet, Files
-from physml.data.readers.graph_fixture import communities
+from physml.data.files.limits import WrongFile
+from physml.data.readers.fixtures import communities
 from physml.data.readers.shchur import edges_of, sparse_graph, write
 
 LEVELS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99, 1.0)
 REPEATS = (1, 2, 3)
 N, WORDS, N_CLASSES = 1490, 1433, 5
 FIXTURE_NODES, FIXTURE_WORDS = 100, 25
-_AGAIN = "Get it again: `physml data get syn_cora`."
 
 
 def file_name(level: float, repeat: int) -> str:
@@ -36,12 +35,12 @@ def _read(files: Files) -> Arrays:
     for level in LEVELS:
         for repeat in REPEATS:
             path = files.path(file_name(level, repeat))
-            adjacency, x, y = sparse_graph(path, _AGAIN)
+            adjacency, x, y = sparse_graph(path)
             if x.shape not in ((N, WORDS), (FIXTURE_NODES, FIXTURE_WORDS))[: 1 + files.small]:
-                raise DataError(f"{path}: expected {N} nodes with {WORDS} words; got {x.shape}. {_AGAIN}")
-            graphs.check_labels(path, y, N_CLASSES, _AGAIN)
+                raise WrongFile(f"{path}: expected {N} nodes with {WORDS} words; got {x.shape}.")
+            graphs.check_labels(path, y, N_CLASSES)
             if (adjacency != adjacency.T).nnz:
-                raise DataError(f"{path}: an edge is stored in one direction only. {_AGAIN}")
+                raise WrongFile(f"{path}: an edge is stored in one direction only.")
             xs.append(x)
             ys.append(y)
             edges.append(edges_of(adjacency))

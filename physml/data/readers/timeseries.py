@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from physml.base.errors import DataError
 from physml.data.files.archives import damaged
+from physml.data.files.limits import WrongFile
 
 LABEL = re.compile(r'"([^"]*)"|(\S+)')  # in the header, where blanks end a label that has no quotes
 MISSING = ("?", "")
@@ -32,7 +32,6 @@ class Cases:
     y: np.ndarray
     labels: tuple[str, ...]
     lines: tuple[int, ...]
-    again: str
 
     def stacked(self, steps: Collection[int], dimensions: int) -> np.ndarray:
         """x (N, T, D) float32. DataError where a case has another number of steps than the first one, or
@@ -40,15 +39,15 @@ class Cases:
         """
         shape = self.x[0].shape
         if shape[0] not in steps or shape[1] != dimensions:
-            raise DataError(
+            raise WrongFile(
                 f"{self.path}: the cases must have {' or '.join(map(str, steps))} steps of {dimensions} "
-                f"dimension(s); got {shape[0]} of {shape[1]}. {self.again}"
+                f"dimension(s); got {shape[0]} of {shape[1]}."
             )
         for case, line in zip(self.x, self.lines, strict=True):
             if case.shape != shape:
-                raise DataError(
+                raise WrongFile(
                     f"{self.path}, line {line}: this case has {len(case)} steps, the first one {shape[0]}. "
-                    f"All must be equally long. {self.again}"
+                    "All must be equally long."
                 )
         return np.stack(self.x).astype(np.float32)
 
@@ -58,34 +57,20 @@ class Cases:
         labels None: the file must have numbers to predict.
         """
         if self.name.lower() != name.lower():
-            raise DataError(f"{self.path} is the problem {self.name}; expected {name}. {self.again}")
+            raise WrongFile(f"{self.path} is the problem {self.name}; expected {name}.")
         if set(self.labels) != set(labels or ()):
             got = f"the classes {', '.join(self.labels)}" if self.labels else "numbers"
             expected = f"the classes {', '.join(labels)}" if labels else "numbers to predict"
-            raise DataError(f"{self.path}: expected {expected}; got {got}. {self.again}")
+            raise WrongFile(f"{self.path}: expected {expected}; got {got}.")
         if len(self.x) not in n:
-            raise DataError(
+            raise WrongFile(
                 f"{self.path}: {len(self.x)} cases, expected {' or '.join(map(str, n))}: half a file, or "
-                f"another one. {self.again}"
+                "another one."
             )
         if not labels:
             return self
         place = np.array([labels.index(label) for label in self.labels])
         return replace(self, y=place[self.y], labels=tuple(labels))
-
-
-def read_ts(path: Path, again: str, *, gaps: bool = False) -> Cases:
-    """All cases of a .ts file without time stamps, of equal or unequal length.
-
-    again: what to do when the file cannot be right, the last sentence of every DataError. gaps: missing
-    values are NaN; else they are refused.
-    """
-    head, marks, x = _scan_ts(path, again, gaps)
-    lines = tuple(m.line for m in marks)
-    if head.numbers:
-        return Cases(path, head.name, x, np.array([float(m.label) for m in marks]), (), lines, again)
-    y = np.array([head.labels.index(mark.label) for mark in marks], np.int64)
-    return Cases(path, head.name, x, y, head.labels, lines, again)
 
 
 # ---------------------------------------------------------------------------- what a file says of itself
@@ -102,15 +87,7 @@ class _Head:
     steps: int = 0
 
 
-@dataclass(frozen=True)
-class _Mark:
-    """The line of a case in its file, and the label after it."""
-
-    line: int
-    label: str
-
-
-def _lines(path: Path, again: str) -> Iterator[tuple[int, str]]:
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Number and text of each line that is not empty."""
     try:
         with path.open(encoding="utf-8-sig") as file:
@@ -118,46 +95,12 @@ def _lines(path: Path, again: str) -> Iterator[tuple[int, str]]:
                 if line := line.strip():
                     yield number, line
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path} is no text file: byte {error.start} is {error.object[error.start]:#x}. {again}"
+        raise WrongFile(
+            f"{path} is no text file: byte {error.start} is {error.object[error.start]:#x}."
         ) from error
 
 
-def _scan_ts(path: Path, again: str, gaps: bool) -> tuple[_Head, list[_Mark], tuple[np.ndarray, ...]]:
-    """Header, labels and values (T, D) of each case; DataError for the first that cannot be right."""
-    head, marks, x, in_data, tags = _Head(), [], [], False, set()
-    for number, line in _lines(path, again):
-        where = f"{path}, line {number}"
-        if in_data:
-            dimensions, label = _parted(line, head, where, again)
-            marks.append(_Mark(number, _known(label, head, where, again)))
-            named = [(d, f"{where}, dimension {k}") for k, d in enumerate(dimensions, 1)]
-            x.append(np.stack([_numbers(values, place, again, gaps) for values, place in named], -1))
-            if not head.dimensions:
-                head = replace(head, dimensions=len(dimensions))
-        elif line.startswith("@"):
-            words = line.split()
-            tags.add(words[0].lower())
-            head = _told(head, words, where, again)
-            in_data = words[0].lower() == "@data"
-        elif not line.startswith("#"):
-            if not tags:
-                raise damaged(path, ".ts file", None)
-            raise DataError(f"{where}: expected a line of the header, which starts with @. {again}")
-    if not tags:
-        raise damaged(path, ".ts file", None)
-    if not marks:
-        behind = "@data" if "@data" in tags else "its header"
-        raise DataError(f"{path}: no case stands behind {behind}. {again}")
-    for tag in ("@problemname", "@timestamps", "@univariate"):
-        if tag not in tags:
-            raise DataError(f"{path}: its header has no {tag}. {again}")
-    if not head.labels and not head.numbers:
-        raise DataError(f"{path}: its header must have @classLabel true or @targetLabel true. {again}")
-    return head, marks, tuple(x)
-
-
-def _told(head: _Head, words: list[str], where: str, again: str) -> _Head:
+def _told(head: _Head, words: list[str], where: str) -> _Head:
     """The header with what one of its lines says. Words are lower case in the header of some files."""
     tag, values = words[0].lower(), words[1:]
     true = bool(values) and values[0].lower() == "true"
@@ -171,35 +114,33 @@ def _told(head: _Head, words: list[str], where: str, again: str) -> _Head:
             return replace(head, numbers=True)
         case "@dimensions" | "@dimension" | "@serieslength":
             if not (len(values) == 1 and values[0].isdigit() and int(values[0]) > 0):
-                raise DataError(f"{where}: {words[0]} needs a positive whole number; got {values}. {again}")
+                raise WrongFile(f"{where}: {words[0]} needs a positive whole number; got {values}.")
             n = int(values[0])
             return replace(head, steps=n) if tag == "@serieslength" else replace(head, dimensions=n)
         case "@timestamps" if true:
-            raise DataError(f"{where}: series with time stamps are not read here. {again}")
+            raise WrongFile(f"{where}: series with time stamps are not read here.")
         case "@univariate" if true:
             return replace(head, dimensions=1)
     return head
 
 
-def _parted(line: str, head: _Head, where: str, again: str) -> tuple[list[str], str]:
+def _parted(line: str, head: _Head, where: str) -> tuple[list[str], str]:
     """The dimensions of a case, each with a colon behind it, and the label behind them."""
     *dimensions, label = line.split(":")
     if len(dimensions) != (head.dimensions or len(dimensions)) or not dimensions:
-        raise DataError(
+        raise WrongFile(
             f"{where}: {len(dimensions)} dimension(s) before the label, expected "
-            f"{head.dimensions or 'some'}: the line may be cut off. {again}"
+            f"{head.dimensions or 'some'}: the line may be cut off."
         )
     lengths = {d.count(",") + 1 for d in dimensions}
     if len(lengths) > 1:
-        raise DataError(
-            f"{where}: the dimensions of a case must be equally long; got {sorted(lengths)}. {again}"
-        )
+        raise WrongFile(f"{where}: the dimensions of a case must be equally long; got {sorted(lengths)}.")
     if head.steps and lengths != {head.steps}:
-        raise DataError(f"{where}: {lengths.pop()} steps, but the header says {head.steps}. {again}")
+        raise WrongFile(f"{where}: {lengths.pop()} steps, but the header says {head.steps}.")
     return dimensions, label.strip()
 
 
-def _numbers(values: str, where: str, again: str, gaps: bool) -> np.ndarray:
+def _numbers(values: str, where: str, gaps: bool) -> np.ndarray:
     """The values of one dimension, (T,) float64; a missing one is NaN, or refused."""
     steps = values.split(",")
     try:
@@ -207,18 +148,18 @@ def _numbers(values: str, where: str, again: str, gaps: bool) -> np.ndarray:
     except ValueError:
         numbers = None
     if numbers is None:
-        numbers = np.array([_number(v, n, where, again) for n, v in enumerate(steps, 1)])
+        numbers = np.array([_number(v, n, where) for n, v in enumerate(steps, 1)])
     if not gaps and np.isnan(numbers).any():
         n = int(np.isnan(numbers).argmax()) + 1
-        raise DataError(f"{where}: the value at step {n} of {len(steps)} is missing. {again}")
+        raise WrongFile(f"{where}: the value at step {n} of {len(steps)} is missing.")
     beyond = np.abs(numbers) > np.finfo(np.float32).max  # which they become
     if beyond.any():
         n = int(beyond.argmax()) + 1
-        raise DataError(f"{where}: the value at step {n} is not finite. {again}")
+        raise WrongFile(f"{where}: the value at step {n} is not finite.")
     return numbers
 
 
-def _number(value: str, step: int, where: str, again: str) -> float:
+def _number(value: str, step: int, where: str) -> float:
     if value.strip() in MISSING:
         return np.nan
     try:
@@ -227,21 +168,18 @@ def _number(value: str, step: int, where: str, again: str) -> float:
         raise ValueError
     except ValueError:
         comma = " Decimals need a point." if re.fullmatch(r"\s*-?\d+;\d+\s*", value) else ""
-        raise DataError(
-            f"{where}: the value at step {step}, {value[:40]!r}, is no number.{comma} {again}"
-        ) from None
+        raise WrongFile(f"{where}: the value at step {step}, {value[:40]!r}, is no number.{comma}") from None
 
 
-def _known(label: str, head: _Head, where: str, again: str) -> str:
+def _target(label: str, head: _Head, where: str) -> float:
+    """The position of the class, or the number to predict."""
     if head.numbers:
         try:
-            if np.isfinite(float(label)):
-                return label
+            if np.isfinite(number := float(label)):
+                return number
         except ValueError:
             pass
-        raise DataError(
-            f"{where}: expected a number to predict behind the last colon; got {label!r}. {again}"
-        )
+        raise WrongFile(f"{where}: expected a number to predict behind the last colon; got {label!r}.")
     label = label[1:-1] if LABEL.fullmatch(label) and label.startswith('"') else label
     if label not in head.labels:
         hint = ""
@@ -249,10 +187,48 @@ def _known(label: str, head: _Head, where: str, again: str) -> str:
             hint = f' A class with a blank in it has quotes in the header: "{label[:40]}".'
         elif near := [known for known in head.labels if known.lower() == label.lower()]:
             hint = f" {label} and {near[0]} are two classes."
-        raise DataError(
-            f"{where}: {label[:40]!r} is none of the classes {', '.join(head.labels)}.{hint} {again}"
-        )
-    return label
+        raise WrongFile(f"{where}: {label[:40]!r} is none of the classes {', '.join(head.labels)}.{hint}")
+    return head.labels.index(label)
+
+
+def read_ts(path: Path, *, gaps: bool = False) -> Cases:
+    """All cases of a .ts file without time stamps, of equal or unequal length.
+
+    gaps: missing values are NaN; else they are refused. Errors: DataError for the first line that cannot be
+    right.
+    """
+    head, x, y, lines, in_data, tags = _Head(), [], [], [], False, set()
+    for number, line in _lines(path):
+        where = f"{path}, line {number}"
+        if in_data:
+            dimensions, label = _parted(line, head, where)
+            lines.append(number)
+            y.append(_target(label, head, where))
+            named = [(d, f"{where}, dimension {k}") for k, d in enumerate(dimensions, 1)]
+            x.append(np.stack([_numbers(values, place, gaps) for values, place in named], -1))
+            if not head.dimensions:
+                head = replace(head, dimensions=len(dimensions))
+        elif line.startswith("@"):
+            words = line.split()
+            tags.add(words[0].lower())
+            head = _told(head, words, where)
+            in_data = words[0].lower() == "@data"
+        elif not line.startswith("#"):
+            if not tags:
+                raise damaged(path, ".ts file", None)
+            raise WrongFile(f"{where}: expected a line of the header, which starts with @.")
+    if not tags:
+        raise damaged(path, ".ts file", None)
+    if not lines:
+        behind = "@data" if "@data" in tags else "its header"
+        raise WrongFile(f"{path}: no case stands behind {behind}.")
+    for tag in ("@problemname", "@timestamps", "@univariate"):
+        if tag not in tags:
+            raise WrongFile(f"{path}: its header has no {tag}.")
+    if not head.labels and not head.numbers:
+        raise WrongFile(f"{path}: its header must have @classLabel true or @targetLabel true.")
+    targets = np.array(y, np.float64 if head.numbers else np.int64)
+    return Cases(path, head.name, tuple(x), targets, () if head.numbers else head.labels, tuple(lines))
 
 
 # ---------------------------------------------------------------------------- for fixtures

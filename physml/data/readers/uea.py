@@ -2,7 +2,7 @@
 
 import importlib.util
 import re
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +10,12 @@ import numpy as np
 from physml.base.errors import DataError, InputError
 from physml.data.datasets import Arrays, DataSet, Files, ShippedFile, Upstream
 from physml.data.files.labels import coded
+from physml.data.files.limits import WrongFile
 from physml.data.readers.timeseries import Cases, read_ts, write_ts
 
 PARTS = ("train", "test")
 ARCHIVE = "https://www.timeseriesclassification.com/aeon-toolkit"
+REMEDY = "Correct the file, or get that of the archive again: `physml data get`."
 FOLDERS = ("ucr_uea/{name}", "Univariate_ts/{name}", "Multivariate_ts/{name}", "{name}")  # below PHYSML_DATA
 
 
@@ -24,7 +26,8 @@ def data_set(name: str) -> DataSet:
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}", name):
         raise InputError(f"name must be that of a set of the archives, such as BasicMotions; got {name!r}.")
-    return DataSet(f"uea_{name}", 2, lambda files: _read(name, files), _fixture(name), about=_about(name))
+    read, fixture = partial(_read, name), partial(_fixture, name)
+    return DataSet(f"uea_{name}", 2, read, fixture, about=_about(name), remedy=REMEDY)
 
 
 def _file(name: str, part: str) -> str:
@@ -65,8 +68,7 @@ def _read(name: str, files: Files) -> Arrays:
     cases = {}
     for part in PARTS:
         path = files.path(_file(name, part))
-        again = f"Correct the file, or get that of the archive again: `physml data get uea_{name}`."
-        cases[part] = read_ts(path, again, gaps=True)
+        cases[part] = read_ts(path, gaps=True)
         _check(name, path, cases[part], cases["train"])
     labels = {part: [part_cases.labels[i] for i in part_cases.y] for part, part_cases in cases.items()}
     classes, order = coded(labels, name, cases["train"].labels)
@@ -83,26 +85,21 @@ def _read(name: str, files: Files) -> Arrays:
 
 def _check(name: str, path: Path, cases: Cases, train: Cases) -> None:
     if cases.name.lower() != name.lower():
-        raise DataError(f"{path} is the problem {cases.name}; expected {name}. {cases.again}")
+        raise WrongFile(f"{path} is the problem {cases.name}; expected {name}.")
     if not cases.labels:
         raise DataError(f"{path} has numbers to predict; this task is for sets with classes.")
     if cases.x[0].shape[1] != train.x[0].shape[1]:
-        raise DataError(
+        raise WrongFile(
             f"{path}: {cases.x[0].shape[1]} dimension(s); the file of train has {train.x[0].shape[1]}. "
-            f"{cases.again}"
         )
 
 
-def _fixture(name: str) -> Callable[[Path], None]:
+def _fixture(name: str, root: Path) -> None:
     """Two classes of noisy waves, fast and slow, in two dimensions."""
-
-    def write(root: Path) -> None:
-        rng = np.random.default_rng(0)
-        time = np.linspace(0, 2 * np.pi, 30)
-        for part, n in {"train": 24, "test": 12}.items():
-            y = np.arange(n) % 2
-            wave = np.sin(time * (1 + 2 * y[:, None]))
-            x = np.stack([wave, -wave], -1) + rng.normal(0, 0.1, (n, 30, 2))
-            write_ts(root / _file(name, part), name, x, y + 1, ("1", "2"))
-
-    return write
+    rng = np.random.default_rng(0)
+    time = np.linspace(0, 2 * np.pi, 30)
+    for part, n in {"train": 24, "test": 12}.items():
+        y = np.arange(n) % 2
+        wave = np.sin(time * (1 + 2 * y[:, None]))
+        x = np.stack([wave, -wave], -1) + rng.normal(0, 0.1, (n, 30, 2))
+        write_ts(root / _file(name, part), name, x, y + 1, ("1", "2"))

@@ -12,12 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from physml.base.errors import DataError
 from physml.data import graphs
 from physml.data.datasets import Arrays, Files, family
 from physml.data.files.array_files import npz
-from physml.data.files.limits import read_text
-from physml.data.readers.graph_fixture import communities
+from physml.data.files.limits import WrongFile, read_text
+from physml.data.readers.fixtures import communities
 
 # Nodes, features, edge rows, as published; classes are 5 in all.
 SIZES = {
@@ -55,38 +54,37 @@ def split_name(graph: str, k: int) -> str:
 
 def _read(files: Files, graph: str) -> Arrays:
     """Sparse features of 0 and 1; y (N,) int64, 0..4; edge_index, a column per line; 10 splits."""
-    again = f"Get it again: `physml data get geom_{graph}`."
     path = files.path(nodes_name(graph))
-    rows, y = _nodes(path, graph, again)
+    rows, y = _nodes(path, graph)
     n, d, n_edges = SIZES[graph]
     if files.small and len(y) == FIXTURE_NODES:
         n, d, n_edges = FIXTURE_NODES, FIXTURE_FEATURES, 0
     if len(y) != n:
-        raise DataError(f"{path}: {len(y)} nodes, expected {n}. {again}")
+        raise WrongFile(f"{path}: {len(y)} nodes, expected {n}.")
     wrong = [node for node, row in enumerate(rows) if len(row) and (row.min() < 0 or row.max() >= d)]
     if wrong:
-        raise DataError(f"{path}: node {wrong[0]} has a feature outside 0..{d - 1}. {again}")
-    graphs.check_labels(path, y, N_CLASSES, again)
+        raise WrongFile(f"{path}: node {wrong[0]} has a feature outside 0..{d - 1}.")
+    graphs.check_labels(path, y, N_CLASSES)
     path = files.path(edges_name(graph))
-    edge_index = pairs(path, "\t", EDGES_HEAD, again)
+    edge_index = pairs(path, "\t", EDGES_HEAD)
     if n_edges and edge_index.shape[1] != n_edges:
-        raise DataError(f"{path}: {edge_index.shape[1]} edges, expected {n_edges}. {again}")
-    graphs.check_edges(path, edge_index, n, again)
+        raise WrongFile(f"{path}: {edge_index.shape[1]} edges, expected {n_edges}.")
+    graphs.check_edges(path, edge_index, n)
     splits = []
     for k in range(N_SPLITS):  # a node may be in no part
         file = files.path(split_name(graph, k))
-        splits.append(graphs.split_masks(file, npz(file, MASKS, again), (n,), again))
+        splits.append(graphs.split_masks(file, npz(file, MASKS), (n,)))
     masks = {name: np.concatenate([split[name] for split in splits]) for name in splits[0]}
     return {**graphs.bags(rows, d), "y": y, "edge_index": edge_index, **masks}
 
 
-def _nodes(path: Path, graph: str, again: str) -> tuple[list[np.ndarray], np.ndarray]:
+def _nodes(path: Path, graph: str) -> tuple[list[np.ndarray], np.ndarray]:
     """By rising number of the node: the features that it has, and its label.
 
     A line has the node, its features and its label, with tabs between. Features are one 0 or 1 for each, or,
     for Film, the numbers of those that are 1.
     """
-    _, *lines = lines_of(path, again)
+    _, *lines = lines_of(path)
     rows: dict[int, np.ndarray] = {}
     y: dict[int, int] = {}
     for i, line in enumerate(lines, 2):
@@ -96,47 +94,45 @@ def _nodes(path: Path, graph: str, again: str) -> tuple[list[np.ndarray], np.nda
             number = int(node)
             y[number] = int(label)
         except (ValueError, OverflowError) as error:
-            raise DataError(
+            raise WrongFile(
                 f"{path}, line {i}: expected a node, its features and its label, with tabs between; "
-                f"got {line[:40]!r}. {again}"
+                f"got {line[:40]!r}."
             ) from error
         if graph != "film":
             width = len(values)
             if width not in (SIZES[graph][1], FIXTURE_FEATURES) or not np.isin(values, (0, 1)).all():
-                raise DataError(
+                raise WrongFile(
                     f"{path}, line {i}: expected {SIZES[graph][1]} features of 0 or 1; got {width} values, "
-                    f"{values.min()} to {values.max()}. {again}"
+                    f"{values.min()} to {values.max()}."
                 )
             values = np.flatnonzero(values)
         rows[number] = values
     if len(rows) != len(lines) or sorted(rows) != list(range(len(rows))):
-        raise DataError(f"{path}: expected the nodes 0..{len(lines) - 1}, once each. {again}")
+        raise WrongFile(f"{path}: expected the nodes 0..{len(lines) - 1}, once each.")
     order = range(len(rows))
     return [rows[node] for node in order], np.array([y[node] for node in order], np.int64)
 
 
-def lines_of(path: Path, again: str) -> list[str]:
+def lines_of(path: Path) -> list[str]:
     """The lines of a text file, its head first. DataError where it is none."""
-    lines = read_text(path, again).splitlines()
+    lines = read_text(path).splitlines()
     if len(lines) < 2:
-        raise DataError(f"{path} has {len(lines)} lines, expected a head and one for each entry. {again}")
+        raise WrongFile(f"{path} has {len(lines)} lines, expected a head and one for each entry.")
     return lines
 
 
-def pairs(path: Path, mark: str, head: tuple[str, str], again: str) -> np.ndarray:
+def pairs(path: Path, mark: str, head: tuple[str, str]) -> np.ndarray:
     """Two whole numbers on each line below a head: (2, E) int64."""
-    first, *lines = lines_of(path, again)
+    first, *lines = lines_of(path)
     if tuple(first.split(mark)) != head:
-        raise DataError(f"{path}: the head must be {mark.join(head)!r}; got {first[:40]!r}. {again}")
+        raise WrongFile(f"{path}: the head must be {mark.join(head)!r}; got {first[:40]!r}.")
     numbers = np.empty((len(lines), 2), np.int64)
     for i, line in enumerate(lines):
         try:
             a, b = line.split(mark)
             numbers[i] = int(a), int(b)
         except (ValueError, OverflowError) as error:
-            raise DataError(
-                f"{path}, line {i + 2}: expected two numbers; got {line[:40]!r}. {again}"
-            ) from error
+            raise WrongFile(f"{path}, line {i + 2}: expected two numbers; got {line[:40]!r}.") from error
     return numbers.T.copy()
 
 

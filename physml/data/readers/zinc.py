@@ -7,19 +7,18 @@ targets of the same formula: a result on it is none on ZINC-12k.
 
 import io
 import pickle
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from physml.base.errors import DataError
 from physml.base.text import brief
 from physml.data import graphs
 from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.files.array_files import npz
-from physml.data.files.limits import read_text
+from physml.data.files.limits import WrongFile, read_text
 from physml.data.files.safe_pickle import tensors, unpickle
+from physml.data.readers.fixtures import write_zip
 
 ATOMS, BONDS = 28, 4  # kinds; bond 0 is none
 MOST_ATOMS = 1000  # of one molecule; those of the data set have 38 at most
@@ -28,8 +27,6 @@ PARTS = {"train": "train", "valid": "val", "test": "test"}  # as upstream calls 
 SIZES = {"train": 10_000, "valid": 1000, "test": 1000}
 SUBSTITUTE_SIZES = {"train": 9922, "valid": 1000, "test": 1000}
 FIXTURE_SIZES = {"train": 24, "valid": 8, "test": 8}
-_AGAIN = "Get it again: `physml data get zinc`."
-_AGAIN_SUBSTITUTE = "Get a sound copy of it; `physml data get zinc` has the official set."
 
 
 def index_name(part: str) -> str:
@@ -53,9 +50,9 @@ def _read(files: Files) -> Arrays:
     molecules: dict[str, list[Arrays]] = {}
     for part, name in PARTS.items():
         where = f"{tree.path}: molecules/{name}.pickle"
-        everything = unpickle(tree.bytes(f"molecules/{name}.pickle"), tensors, where, _AGAIN)
+        everything = unpickle(tree.bytes(f"molecules/{name}.pickle"), tensors, where)
         if not isinstance(everything, list):
-            raise DataError(f"{where}: expected a list; got {type(everything).__name__}. {_AGAIN}")
+            raise WrongFile(f"{where}: expected a list; got {type(everything).__name__}.")
         chosen = _chosen(files, part, len(everything))
         molecules[part] = [_molecule(where, k, everything[k]) for k in chosen]
     return _together(tree.path, molecules)
@@ -65,15 +62,13 @@ def _chosen(files: Files, part: str, n: int) -> list[int]:
     """Which molecules of the whole set are in the subset: numbers with commas between, on one line."""
     path = files.path(index_name(part))
     try:
-        chosen = [int(word) for word in read_text(path, _AGAIN).strip().split(",")]
+        chosen = [int(word) for word in read_text(path).strip().split(",")]
     except ValueError as error:
-        raise DataError(f"{path}: expected numbers with commas between: {brief(error)}. {_AGAIN}") from error
+        raise WrongFile(f"{path}: expected numbers with commas between: {brief(error)}.") from error
     if len(chosen) not in files.sizes(SIZES[part], FIXTURE_SIZES[part]) or len(set(chosen)) != len(chosen):
-        raise DataError(f"{path}: expected {SIZES[part]} different numbers; got {len(chosen)}. {_AGAIN}")
+        raise WrongFile(f"{path}: expected {SIZES[part]} different numbers; got {len(chosen)}.")
     if min(chosen) < 0 or max(chosen) >= n:
-        raise DataError(
-            f"{path}: there are {n} molecules, 0..{n - 1}; it names {brief(max(chosen))}. {_AGAIN}"
-        )
+        raise WrongFile(f"{path}: there are {n} molecules, 0..{n - 1}; it names {brief(max(chosen))}.")
     return chosen
 
 
@@ -87,13 +82,13 @@ def _molecule(where: str, k: int, entry: Any) -> Arrays:
             raise ValueError(f"{max(len(atoms), len(bonds))} atoms")
         atoms, bonds, y = atoms.astype(np.int64), bonds.astype(np.int64), y.astype(np.float32).reshape(-1)
     except (KeyError, TypeError, ValueError) as error:
-        raise DataError(
-            f"{where}: molecule {k} lacks atoms, bonds or target: {brief(repr(error))}. {_AGAIN}"
+        raise WrongFile(
+            f"{where}: molecule {k} lacks atoms, bonds or target: {brief(repr(error))}."
         ) from error
     if atoms.ndim != 1 or bonds.shape != (len(atoms), len(atoms)) or len(y) != 1:
-        raise DataError(
+        raise WrongFile(
             f"{where}: molecule {k} has atoms of shape {atoms.shape}, bonds of {bonds.shape}, {len(y)} "
-            f"targets; expected N, N x N and 1. {_AGAIN}"
+            "targets; expected N, N x N and 1."
         )
     edge_index = np.stack(np.nonzero(bonds))
     return {"x": atoms[:, None], "edge_index": edge_index, "edge_attr": bonds[tuple(edge_index)], "y": y}
@@ -102,25 +97,25 @@ def _molecule(where: str, k: int, entry: Any) -> Arrays:
 def _together(where: Path, by_part: dict[str, list[Arrays]]) -> Arrays:
     arrays = graphs.together([molecule for part in PARTS for molecule in by_part[part]])
     arrays["n_graphs"] = np.array([len(by_part[part]) for part in PARTS], np.int64)
-    _check(where, arrays, _AGAIN)
+    _check(where, arrays)
     return arrays
 
 
-def _check(where: object, arrays: Arrays, again: str) -> None:
+def _check(where: object, arrays: Arrays) -> None:
     """Kinds of atoms and bonds, the ends of every bond, targets."""
     for name, values, low, high in (
         ("atom", arrays["x"], 0, ATOMS - 1),
         ("bond", arrays["edge_attr"], 1, BONDS - 1),
     ):
         if values.min() < low or values.max() > high:
-            raise DataError(
-                f"{where}: kinds of {name}s are {low}..{high}; got {values.min()} to {values.max()}. {again}"
+            raise WrongFile(
+                f"{where}: kinds of {name}s are {low}..{high}; got {values.min()} to {values.max()}."
             )
     atoms = np.repeat(np.diff(arrays["node_offsets"]), np.diff(arrays["edge_offsets"]))
     wrong = np.flatnonzero(((arrays["edge_index"] < 0) | (arrays["edge_index"] >= atoms)).any(0))
     if len(wrong):
-        raise DataError(f"{where}: bond {wrong[0]} names an atom that its molecule lacks. {again}")
-    graphs.check_finite(where, "targets", arrays["y"], again)
+        raise WrongFile(f"{where}: bond {wrong[0]} names an atom that its molecule lacks.")
+    graphs.check_finite(where, "targets", arrays["y"])
 
 
 # ---------------------------------------------------------------------------- the substitute
@@ -132,7 +127,7 @@ def _read_substitute(files: Files) -> Arrays:
     vocabulary = {tuple(part.pop("atom_vocab").tolist()) for part in parts}
     if len(vocabulary) > 1:
         path = files.path(substitute_name("train"))
-        raise DataError(f"{path}: it numbers the atoms otherwise than valid and test. {_AGAIN_SUBSTITUTE}")
+        raise WrongFile(f"{path}: it numbers the atoms otherwise than valid and test.")
     joined = {
         name: np.concatenate([part[name] for part in parts], -1 if name == "edge_index" else 0)
         for name in ("x", "edge_index", "edge_attr", "y")
@@ -145,13 +140,11 @@ def _read_substitute(files: Files) -> Arrays:
 def _part(files: Files, part: str) -> Arrays:
     path = files.path(substitute_name(part))
     names = ("atom_type", "edge_index", "bond_type", "y", "node_ptr", "edge_ptr", "atom_vocab")
-    stored = npz(path, names, _AGAIN_SUBSTITUTE, text=("atom_vocab",))
+    stored = npz(path, names, text=("atom_vocab",))
     if any(stored[name].ndim != (2 if name == "edge_index" else 1) for name in names):
-        raise DataError(f"{path}: edge_index must be a matrix, the others vectors. {_AGAIN_SUBSTITUTE}")
+        raise WrongFile(f"{path}: edge_index must be a matrix, the others vectors.")
     if len(stored["y"]) not in files.sizes(SUBSTITUTE_SIZES[part], FIXTURE_SIZES[part]):
-        raise DataError(
-            f"{path}: {len(stored['y'])} molecules, expected {SUBSTITUTE_SIZES[part]}. {_AGAIN_SUBSTITUTE}"
-        )
+        raise WrongFile(f"{path}: {len(stored['y'])} molecules, expected {SUBSTITUTE_SIZES[part]}.")
     arrays: Arrays = {
         "x": stored["atom_type"].astype(np.int64)[:, None],
         "edge_index": stored["edge_index"].astype(np.int64),
@@ -168,8 +161,8 @@ def _part(files: Files, part: str) -> Arrays:
             or ends[-1] != total
             or (np.diff(ends) < 0).any()
         ):
-            raise DataError(f"{path}: {name} do not cut {total} into {len(arrays['y'])}. {_AGAIN_SUBSTITUTE}")
-    _check(path, arrays, _AGAIN_SUBSTITUTE)
+            raise WrongFile(f"{path}: {name} do not cut {total} into {len(arrays['y'])}.")
+    _check(path, arrays)
     return {**arrays, "atom_vocab": stored["atom_vocab"]}
 
 
@@ -200,19 +193,20 @@ def _fixture(root: Path) -> None:
     import torch
 
     (root / "zinc").mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(root / ARCHIVE, "w") as archive:
-        for part, name in PARTS.items():
-            entries = [
-                {
-                    "num_atom": len(atoms),
-                    "atom_type": torch.from_numpy(atoms),
-                    "bond_type": torch.from_numpy(bonds),
-                    "logP_SA_cycle_normalized": torch.tensor([y]),
-                }
-                for atoms, bonds, y in _molecules(part)
-            ]
-            archive.writestr(zipfile.ZipInfo(f"molecules/{name}.pickle"), pickle.dumps(entries, protocol=2))
-            (root / index_name(part)).write_text(",".join(map(str, range(len(entries)))) + "\n")
+    members = {}
+    for part, name in PARTS.items():
+        entries = [
+            {
+                "num_atom": len(atoms),
+                "atom_type": torch.from_numpy(atoms),
+                "bond_type": torch.from_numpy(bonds),
+                "logP_SA_cycle_normalized": torch.tensor([y]),
+            }
+            for atoms, bonds, y in _molecules(part)
+        ]
+        members[f"molecules/{name}.pickle"] = pickle.dumps(entries, protocol=2)
+        (root / index_name(part)).write_text(",".join(map(str, range(len(entries)))) + "\n")
+    write_zip(root / ARCHIVE, members)
 
 
 def _fixture_substitute(root: Path) -> None:
@@ -237,4 +231,10 @@ def _fixture_substitute(root: Path) -> None:
 
 
 ZINC = DataSet("zinc", 1, _read, _fixture)
-ZINC_SUBSTITUTE = DataSet("zinc_substitute", 1, _read_substitute, _fixture_substitute)
+ZINC_SUBSTITUTE = DataSet(
+    "zinc_substitute",
+    1,
+    _read_substitute,
+    _fixture_substitute,
+    remedy="Get a sound copy of it; `physml data get zinc` has the official set.",
+)

@@ -1,12 +1,36 @@
-"""The small graphs that fixtures are made of. No torch here. Axes: N nodes, F features, E edges.
+"""Material of fixtures: archives and small graphs. No torch here. Axes: N nodes, F features, E edges.
 
 Fixtures are cached by the source of the module that writes them: whoever changes what is made here must
 delete `fixtures` in the cache.
 """
 
+import gzip
+import io
+import tarfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
+
+def write_zip(path: Path, members: Mapping[str, bytes | str]) -> None:
+    """A zip without dates: the same members, the same bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(zipfile.ZipInfo(name), content)
+
+
+def write_tar(path: Path, members: Mapping[str, bytes]) -> None:
+    """A tar.gz without dates: the same members, the same bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.GzipFile(path, "wb", mtime=0) as packed, tarfile.open(fileobj=packed, mode="w") as archive:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
 
 
 class Communities(NamedTuple):
