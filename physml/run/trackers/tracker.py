@@ -3,12 +3,15 @@
 A tracker has two methods: `row` takes an evaluation, `finish` the end of the run.
 """
 
+import importlib.util
 import logging
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from physml.base.errors import needed_by
 from physml.base.paths import work_root
 from physml.base.text import shown
 from physml.config.conf_files import is_path, without_places
@@ -165,6 +168,7 @@ class Service:
     """A kind of tracker, and where its copies go."""
 
     name: ClassVar[str]
+    package: ClassVar[str]
 
     def start(self, run: TrackedRun) -> Tracker:
         """Follow a run that is made now, as well as it goes."""
@@ -180,6 +184,11 @@ class Service:
 
     def refuse(self) -> None:
         """PhysmlError, with what to do, where nothing could be sent."""
+        with needed_by(self.name):
+            importlib.import_module(self.package)
+
+    def installed(self) -> bool:
+        return self.package in sys.modules or importlib.util.find_spec(self.package) is not None
 
 
 class GuardedTracker(Tracker):
