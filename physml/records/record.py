@@ -240,6 +240,12 @@ def run_paths(folder: Path) -> list[Path]:
     )
 
 
+def below_runs(path: Path) -> list[str]:
+    """The folders of a record below that of all runs, by its path; none where it lies elsewhere."""
+    *above, _ = path.parts
+    return list(above[len(above) - above[::-1].index("runs") :]) if "runs" in above else []
+
+
 def runs_below(folder: Path) -> Iterator[Path]:
     """The same of a folder and all folders below it. Read each before the next: a pack is read once then."""
     for subfolder in folders_below(folder):

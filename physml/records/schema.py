@@ -106,7 +106,7 @@ class Record(TypedDict, total=False):
     path: str  # of the run's file; not written
 
 
-def scores_of(record: Record) -> Scores:
+def scores_of(record: Mapping[str, Any]) -> Scores:
     """The scores with the selected weights, by part and name: `test/rmse`."""
     best = (record.get("metrics") or {}).get("best") or {}
     return {f"{part}/{name}": value for part, scores in best.items() for name, value in scores.items()}

@@ -123,8 +123,5 @@ def _datasets(recorded: Record) -> tuple[str, ...]:
 
 def _folder(recorded: Record) -> str:
     """Name of the rerun's folder: the record's below results/runs as one word, so never the same folder."""
-    parts = Path(recorded["path"]).absolute().parent.parts
-    if "runs" in parts:
-        below = parts[len(parts) - parts[::-1].index("runs") :]
-        return "-".join(part for part in below if part != ADHOC) or conf_files.flat(recorded["experiment"])
-    return conf_files.flat(recorded["experiment"])
+    below = record.below_runs(Path(recorded["path"]).absolute())
+    return "-".join(part for part in below if part != ADHOC) or conf_files.flat(recorded["experiment"])

@@ -40,12 +40,6 @@ DAMAGED = (  # what building the network of a damaged config may raise
 SIZES = ("d_in", "d_out", "readout", "tokens")  # of the task, which the network needs
 
 
-def _nodes(net: "nn.Module", task: Any) -> dict[str, int]:
-    """The number of nodes, where the network knows one graph alone."""
-    stack = getattr(net, "stack", None)
-    return {"n_nodes": task.n_nodes} if hasattr(stack, "n_nodes") else {}
-
-
 @dataclass(frozen=True)
 class About:
     """Facts in a file of weights about its network.
@@ -66,10 +60,13 @@ def save(spec: RunSpec, task: Any, net: "nn.Module") -> str:
     """Write the present weights of `net` into the work folder; the path below the folder of all runs."""
     from safetensors.torch import save_model  # which knows shared weights
 
+    sizes = {name: getattr(task, name) for name in SIZES}
+    if hasattr(getattr(net, "stack", None), "n_nodes"):  # it knows one graph alone
+        sizes["n_nodes"] = task.n_nodes
     about = {
         "config": conf_files.without_places(spec.config),
         "identity": spec.place.identity,
-        "sizes": {name: getattr(task, name) for name in SIZES} | _nodes(net, task),
+        "sizes": sizes,
         "vectors": None if task.vectors is None else list(task.vectors.shape),
     }
     with files.writing(spec.work_folder / NAME) as temporary:

@@ -59,9 +59,8 @@ def lines(content: Content, behind: Sequence[str] = (), written: Sequence[str] =
     ordered = sorted(finished, key=lambda row: sign * row["value"])
     out += [f"  trial {row['trial']:3d}  {row['value']:.4g}  {row['point']}" for row in ordered[:5]]
     spread = "" if best["sd"] is None else f", sd {best['sd']:.2g} over {len(best['values'])} runs"
-    out.append(
-        f"best: trial {best['trial']}, {_mean(best)}valid/{search['metric']} {best['value']:.4g}{spread}"
-    )
+    mean = "mean " if len(best["values"]) > 1 else ""
+    out.append(f"best: trial {best['trial']}, {mean}valid/{search['metric']} {best['value']:.4g}{spread}")
     out.append(_bounds(content))
     out += [text] if (text := _splits(content)) else []
     if behind:
@@ -93,10 +92,6 @@ def _final(content: Content) -> str:
     final = content["final"]
     sd = "" if final["sd"] is None else f" ± {final['sd']:.2g}"
     return f"test/{final['metric']} {final['mean']:.4g}{sd} ({len(final['values'])} of {final['runs']} runs)"
-
-
-def _mean(best: Content) -> str:
-    return "mean " if len(best["values"]) > 1 else ""
 
 
 def _bounds(content: Content) -> str:

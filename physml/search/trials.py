@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from physml.config.search_schema import Stage
 from physml.queue.planning import at_places
 from physml.records import searches as results
-from physml.records.schema import Record
+from physml.records.schema import Record, scores_of
 from physml.records.searches import Content
 from physml.run.attempt import DONE
 from physml.run.perform import existing
@@ -74,9 +74,9 @@ class SearchTrials:
     def score(self, spec: RunSpec, part: str = "valid") -> float | None:
         """The metric of a run; None where there is none, or it has diverged."""
         record = self.record(spec)
-        best = record["metrics"]["best"] if record and record["status"] == "finished" else None
-        value: float | None = best[part].get(self.spec.metric) if best else None
-        return value
+        if record is None or record["status"] != "finished":
+            return None
+        return scores_of(record).get(f"{part}/{self.spec.metric}")
 
     def mean(self, stage: int, trial: int) -> float | None:
         """None unless every run of the trial in this stage has a value."""

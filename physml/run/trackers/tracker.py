@@ -16,7 +16,7 @@ from physml.base.paths import work_root
 from physml.base.text import shown
 from physml.config.conf_files import is_path, without_places
 from physml.records import provenance
-from physml.records.record import Place
+from physml.records.record import Place, below_runs
 from physml.records.schema import Record
 from physml.run.spec import RunSpec
 
@@ -63,10 +63,7 @@ class TrackedRun:
     @classmethod
     def of_record(cls, record: Record, keys: dict[str, Any], tables: Sequence[str]) -> "TrackedRun":
         """`record` has its path, which says the folder of its experiment."""
-        *above, _ = Path(record["path"]).parts
-        folder = record["experiment"]
-        if "runs" in above:  # results/runs/<folder>/<file>
-            folder = "/".join(above[len(above) - above[::-1].index("runs") :])
+        folder = "/".join(below_runs(Path(record["path"]))) or record["experiment"]
         place = Place(folder, record["identity"], record["split"], record["seed"])
         known = record.get("wandb") if keys["kind"] == "wandb" else None
         return cls(
