@@ -72,7 +72,7 @@ def cpu_model() -> str:
 
 
 def _first_core(cpuinfo: Path) -> dict[str, str]:
-    """What Linux tells of a core, by its names; nothing elsewhere."""
+    """Facts of the first core, by the names that Linux has for them; empty elsewhere."""
     try:
         text = cpuinfo.read_text(encoding="utf-8", errors="replace")
     except OSError:
