@@ -79,7 +79,7 @@ def _one(name: str, options: argparse.Namespace) -> int:
 
 def _picture(name: str) -> int:
     from physml.records.searches import state_text
-    from physml.search.picture import picture
+    from physml.search.report import picture
 
     path, parts = picture(name)
     print(f"{path.stem}: {state_text(path.stem)}")

@@ -10,7 +10,7 @@ from typing import Any
 from physml.base import files
 from physml.base.errors import DataError
 from physml.base.paths import display_path, results_root
-from physml.run.weights.kept import SUFFIX
+from physml.run.weights import SUFFIX
 
 MOST = 25 * 2**20  # bytes of all weights in the repository
 AGREE = 1e-3  # relative; machines round differently

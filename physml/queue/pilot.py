@@ -82,7 +82,8 @@ class Pilot(Scheduler):
             return False
         if history.given_up(spec):
             self.outcome.codes[spec.label] = 1
-            self.view.note(f"{spec.label}: {given_up_text(spec)}")
+            why = f"given up after {history.in_vain(spec.work_folder)} attempts: {last_words(spec)}"
+            self.view.note(f"{spec.label}: {why}. physml retry starts it anew")
             return False
         return True
 
@@ -99,9 +100,3 @@ class Pilot(Scheduler):
             self._leave(Planned(spec, "running"))
             return False
         return super()._ended(spec, code)
-
-
-def given_up_text(spec: RunSpec) -> str:
-    """Why no pilot starts a run any more, and what a person can do."""
-    count = history.in_vain(spec.work_folder)
-    return f"given up after {count} attempts: {last_words(spec)}. physml retry starts it anew"

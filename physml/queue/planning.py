@@ -62,27 +62,23 @@ def at_places(spec: RunSpec, places: Sequence[tuple[int, int]]) -> list[RunSpec]
 def plan(specs: list[RunSpec], *, force: bool = False, probe: bool = False) -> list[Planned]:
     """Each run with its state; with `probe`, missing ones are measured for a few steps if no record tells."""
     rows = []
-    data: dict[tuple[Any, ...], tuple[str | None, str | None]] = {}  # looked up once for equal data,
-    known: dict[tuple[str, str], Cost | None] = {}  # and for equal settings
+    known: dict[tuple[str, str], Planned] = {}  # the first run of each setting, with what all of them share
     for spec in specs:
         state = state_of(spec)
         if force and state in ("done", "diverged"):
             state = "missing"
         row = Planned(spec, state)
         if row.todo:
-            key = (spec.datasets, spec.config["profile"], spec.config["data"]["verify"])
-            if key not in data:
-                about = spec.config, spec.datasets
-                data[key] = blocked_by(*about), substitute_for(*about)
-            reason, substitute = data[key]
-            row = Planned(
-                spec, "blocked" if reason else state, Cost(), reason, None if reason else substitute
-            )
-        if row.todo:
             setting = (spec.place.folder, spec.place.identity)
             if setting not in known:
-                known[setting] = _of_records(*setting)
-            row = replace(row, cost=known[setting] or _of_probe(spec, probe))
+                if reason := blocked_by(spec.config, spec.datasets):
+                    known[setting] = Planned(spec, "blocked", reason=reason)
+                else:
+                    cost = _of_records(*setting) or _of_probe(spec, probe)
+                    substitute = substitute_for(spec.config, spec.datasets)
+                    known[setting] = Planned(spec, state, cost, substitute=substitute)
+            shared = known[setting]
+            row = replace(shared, spec=spec, state="blocked" if shared.reason else state)
         rows.append(row)
     return rows
 

@@ -123,16 +123,11 @@ def carry_out(
     if not todo:
         return Outcome()
     name_plugins(run.spec.config for run in todo)
-    batch = Batch(todo, machine(jobs), force, max_hours, tables or [], ended, names)
-    make = maker()
-    return Scheduler(batch).work() if make is None else make(batch)
-
-
-def machine(jobs: int | None) -> Machine:
-    """This machine, for so many runs side by side; None: as many as fit."""
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs must be at least 1; got {jobs}.")
-    return Machine(jobs)
+    batch = Batch(todo, Machine(jobs), force, max_hours, tables or [], ended, names)
+    make = maker()
+    return Scheduler(batch).work() if make is None else make(batch)
 
 
 def maker() -> Callable[[Batch], Outcome] | None:
@@ -165,10 +160,9 @@ class Scheduler:
                     self._stop_if_due()
                     self._start()
                     self._collect()
-                    running = {
-                        label: Live.read(spec.work_folder) for label, (_, spec, _) in self.running.items()
-                    }
-                    self.view.show(running, len(self.outcome.codes))
+                    running = [spec for _, spec, _ in self.running.values()]
+                    lives = {spec.label: Live.read(spec.work_folder) for spec in running}
+                    self.view.show(lives, len(self.outcome.codes))
                     pause([process for process, _, _ in self.running.values()], 0.2)
             finally:  # after an error of our own runs must not go on without their launcher
                 self._signal(signal.SIGTERM)
@@ -214,15 +208,11 @@ class Scheduler:
         try:
             process = start_worker(spec, [], self.force, self.tables, slot.environment, self.server)
         except OSError as error:  # such as a full disk
-            self._cannot_start(spec, error)
+            self.outcome.codes[spec.label] = 1
+            self.view.note(f"{self.view.named(spec.label)}: cannot be started: {error}")
             return
         slot.pid = process.pid
         self.running[spec.label] = (process, spec, slot)
-
-    def _cannot_start(self, spec: RunSpec, error: OSError) -> None:
-        """The failure of one run."""
-        self.outcome.codes[spec.label] = 1
-        self.view.note(f"{self.view.named(spec.label)}: cannot be started: {error}")
 
     def _leave(self, run: Planned) -> None:
         """Another process works on it."""
@@ -267,12 +257,9 @@ class Scheduler:
             del self.running[label]
             if self.stopping and code == -signal.SIGTERM:
                 code = 75  # so early that it had nothing to save
-            self._note_end(spec, code)
-
-    def _note_end(self, spec: RunSpec, code: int) -> None:
-        if self._ended(spec, code):
-            more = f"; {self.ended(spec)}" if self.ended else ""
-            self.view.note(f"{self.view.named(spec.label)}: {why(spec, code)}{more}")
+            if self._ended(spec, code):
+                more = f"; {self.ended(spec)}" if self.ended else ""
+                self.view.note(f"{self.view.named(spec.label)}: {why(spec, code)}{more}")
 
     def _ended(self, spec: RunSpec, code: int) -> bool:
         """Take note of an exit code; whether it is to be shown."""

@@ -29,8 +29,7 @@ def pack(folder: Path, work: Path) -> int:
     old = record.pack_of(folder)
     if not own and not old.runs:
         return 0
-    runs = dict(old.runs)
-    settings = {name: setting.content for name, setting in old.settings.items()}
+    runs, settings = dict(old.runs), dict(old.settings)
     for path in own:
         setting, run = record.split(dict(record.read(path)))
         if record.stem_of(run) != path.stem:

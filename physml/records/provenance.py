@@ -36,6 +36,7 @@ GENERATIONS: dict[tuple[str, int], tuple[tuple[int, int, str], ...]] = {
 # Same family and model, told apart by the stepping: from which one on.
 STEPPINGS = {"Skylake-SP": ((5, "Cascade Lake"), (10, "Cooper Lake"))}
 PARTS = ("physml", "tasks", "conf", "pyproject.toml", ":(exclude)conf/study/*.searched.yaml")  # of the code
+CPUINFO = Path("/proc/cpuinfo")
 VECTORS = {"avx512f": "AVX-512", "avx2": "AVX2", "avx": "AVX"}  # the widest first
 
 
@@ -67,11 +68,16 @@ def packages() -> dict[str, str]:
 
 
 def cpu_model() -> str:
+    return _first_core(CPUINFO).get("model name", "").strip() or platform.processor() or "unknown"
+
+
+def _first_core(cpuinfo: Path) -> dict[str, str]:
+    """Facts of the first core, by the names that Linux has for them; empty elsewhere."""
     try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:  # noqa: PTH123 - a pseudo file
-            return next(line.partition(":")[2].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or "unknown"
+        text = cpuinfo.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return {}
+    return dict(re.findall(r"^([^\t:]+)\s*: (.*)$", text.partition("\n\n")[0], re.MULTILINE))
 
 
 def asked(folder: Path, *arguments: str) -> str | None:
@@ -98,13 +104,9 @@ def asked(folder: Path, *arguments: str) -> str | None:
     return answer.strip() if process.returncode == 0 else None
 
 
-def cpu_facts(cpuinfo: Path = Path("/proc/cpuinfo")) -> dict[str, Any]:
+def cpu_facts(cpuinfo: Path = CPUINFO) -> dict[str, Any]:
     """Family, model, stepping, generation and width of vectors, as far as the system tells; else nothing."""
-    try:
-        text = cpuinfo.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return {}
-    first = dict(re.findall(r"^([^\t:]+)\s*: (.*)$", text.partition("\n\n")[0], re.MULTILINE))
+    first = _first_core(cpuinfo)
     keys = {"family": "cpu family", "model": "model", "stepping": "stepping"}
     ids: dict[str, Any] = {ours: int(first[key]) for ours, key in keys.items() if key in first}
     if len(ids) < len(keys):

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -75,8 +75,8 @@ def read(path: Path) -> Record:
         raise RecordError(
             f"{place_of(path)} has schema {version}, which is no longer read. Move it away and run again."
         )
-    record, sound = (content, schema.NONE) if version is None else _joined(path, content, pack)
-    if (fault := schema.problem(record, sound)) is not None:
+    record = content if version is None else _joined(path, content, pack)
+    if (fault := schema.problem(record)) is not None:
         raise _foreign(path, fault)
     return cast(Record, record)
 
@@ -129,25 +129,8 @@ def _parsed(content: bytes, path: Path, line: str = "") -> Any:
         raise RecordError(f"{display_path(path)}{line} is damaged: {error}. {todo}.") from error
 
 
-@dataclass(frozen=True)
-class Setting:
-    """The content of a setting's file."""
-
-    content: dict[str, Any]
-
-    @cached_property
-    def sound(self) -> frozenset[str]:
-        return schema.sound_keys(self.content)
-
-    def sound_with(self, run: dict[str, Any]) -> frozenset[str]:
-        """The keys of the record of a run that need no check beside that of the setting, made once."""
-        sound = self.sound - run.keys()
-        # The keys of data are those of both, and none is required.
-        return sound | (self.sound & schema.sound_keys({"data": run["data"]})) if "data" in run else sound
-
-
-def _joined(path: Path, run: dict[str, Any], pack: "Pack | None") -> tuple[dict[str, Any], frozenset[str]]:
-    """A run joined with its setting, and the keys that need no check. pack: that has the run."""
+def _joined(path: Path, run: dict[str, Any], pack: "Pack | None") -> dict[str, Any]:
+    """A run joined with its setting. pack: that has the run."""
     identity, digest = run.get("identity"), run.get("setting")
     for key, value in {"identity": identity, "setting": digest}.items():
         if not isinstance(value, str) or not re.fullmatch(r"[0-9a-f]{8}", value):
@@ -158,18 +141,16 @@ def _joined(path: Path, run: dict[str, Any], pack: "Pack | None") -> tuple[dict[
             "Put the right file there, or delete it and run again."
         )
     file = setting_path(path.parent, str(identity), str(digest))
-    setting = pack.settings.get(file.name) if pack else None
-    setting = setting or _setting_of(path, file)
-    shared = setting.content
+    shared = (pack.settings.get(file.name) if pack else None) or _setting_of(path, file)
     own = {key: value for key, value in run.items() if key not in ("setting", "check")}
     at = {key: run.get(key) for key in ("split", "seed")}
     joined = {**shared, **own, "config": {**shared["config"], **at}}
     if isinstance(own.get("data"), dict):
         joined["data"] = {**(shared.get("data") or {}), **own["data"]}
-    return joined, setting.sound_with(run)
+    return joined
 
 
-def _setting_of(path: Path, file: Path) -> Setting:
+def _setting_of(path: Path, file: Path) -> dict[str, Any]:
     """The setting of a run at `path`: from its own file, else from the pack."""
     try:
         stamp = file.stat().st_mtime_ns
@@ -184,9 +165,9 @@ def _setting_of(path: Path, file: Path) -> Setting:
 
 
 @lru_cache(maxsize=256)
-def _setting(path: Path, stamp: int) -> Setting:
+def _setting(path: Path, stamp: int) -> dict[str, Any]:
     """The content of a setting's file, checked against its name. stamp: when the file was last changed."""
-    content = json_of(path)
+    content: dict[str, Any] = json_of(path)
     identity, _, digest = path.name.removesuffix(SETTING).partition("-")
     if not _is_setting(content):
         raise RecordError(f"{display_path(path)} is not a setting of physml. Put the right file there.")
@@ -195,7 +176,7 @@ def _setting(path: Path, stamp: int) -> Setting:
             f"{display_path(path)} is not what its name says: it has identity "
             f"{content.get('identity')} and hash {digest_of(content)}. Put the right file there."
         )
-    return Setting(content)
+    return content
 
 
 def _is_setting(content: Any) -> bool:
@@ -208,7 +189,7 @@ class Pack:
     """The runs of a folder that are packed, by the stems of their paths, and settings by names of files."""
 
     runs: dict[str, dict[str, Any]]
-    settings: dict[str, Setting]
+    settings: dict[str, dict[str, Any]]
 
 
 def pack_of(folder: Path) -> Pack:
@@ -245,7 +226,7 @@ def _of_lines(lines: list[bytes], path: Path) -> Pack:
                 )
         elif _is_setting(content):
             name = setting_path(Path(), str(content.get("identity")), digest_of(content)).name
-            pack.settings[name] = Setting(content)
+            pack.settings[name] = content
         else:
             raise RecordError(f"{display_path(path)}{at} is no run and no setting. Delete it.")
     return pack
@@ -257,6 +238,12 @@ def run_paths(folder: Path) -> list[Path]:
     return sorted(
         {folder / name for name in own} | {folder / f"{stem}.json" for stem in pack_of(folder).runs}
     )
+
+
+def below_runs(path: Path) -> list[str]:
+    """The folders of a record below that of all runs, by its path; none where it lies elsewhere."""
+    *above, _ = path.parts
+    return list(above[len(above) - above[::-1].index("runs") :]) if "runs" in above else []
 
 
 def runs_below(folder: Path) -> Iterator[Path]:

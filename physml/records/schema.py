@@ -106,7 +106,7 @@ class Record(TypedDict, total=False):
     path: str  # of the run's file; not written
 
 
-def scores_of(record: Record) -> Scores:
+def scores_of(record: Mapping[str, Any]) -> Scores:
     """The scores with the selected weights, by part and name: `test/rmse`."""
     best = (record.get("metrics") or {}).get("best") or {}
     return {f"{part}/{name}": value for part, scores in best.items() for name, value in scores.items()}
@@ -120,29 +120,14 @@ SHARED = (
 )
 
 
-NONE: frozenset[str] = frozenset()
-
-
-def problem(content: Any, sound: frozenset[str] = NONE) -> str | None:
-    """The first fault in the content of a record, in a few words; None if it is sound.
-
-    sound: keys whose values have been checked, by `sound_keys`.
-    """
-    left = {key: value for key, value in content.items() if key not in sound} if sound else content
-    if too_deep(left):
+def problem(content: Any) -> str | None:
+    """The first fault in the content of a record, in a few words; None if it is sound."""
+    if too_deep(content):
         return f"it is nested more than {DEEPEST} levels deep"
-    hints, required = _keys_of(Record)
-    if (fault := _check_keys(left, hints=hints, required=required - sound)) is None:
+    if (fault := _check_of(Record)(content)) is None:
         return None
     where, text = fault
     return f"its {'.'.join(where)} {text}" if where else f"it {text}"
-
-
-def sound_keys(content: Mapping[str, Any]) -> frozenset[str]:
-    """The keys of a part of a record whose values are sound."""
-    hints, _ = _keys_of(Record)
-    sound = (key for key, value in content.items() if key in hints and hints[key](value) is None)
-    return NONE if too_deep(content) else frozenset(sound)
 
 
 def too_deep(content: Any) -> bool:
@@ -184,15 +169,9 @@ def _check_of(kind: Any) -> Check:
     if origin is dict:
         return partial(_check_dict, each=_check_of(inner[1]), plain=_plain(inner[1]))
     if hasattr(kind, "__required_keys__"):
-        hints, required = _keys_of(kind)
-        return partial(_check_keys, hints=hints, required=required)
+        hints = {key: _check_of(hint) for key, hint in get_type_hints(kind).items()}
+        return partial(_check_keys, hints=hints, required=kind.__required_keys__)
     return partial(_wrong, kind=kind)
-
-
-@cache
-def _keys_of(kind: Any) -> tuple[dict[str, Check], frozenset[str]]:
-    """The checks of the keys of a mapping, and those that it must have."""
-    return {key: _check_of(hint) for key, hint in get_type_hints(kind).items()}, kind.__required_keys__
 
 
 def _plain(kind: Any) -> frozenset[type]:

@@ -57,8 +57,7 @@ def in_vain(folder: Path) -> int:
     if not isinstance(count, int):
         return 0
     with contextlib.suppress(OSError):
-        began = (folder / NAME).stat().st_mtime
-        if any((folder / name).stat().st_mtime > began for name in checkpoint.NAMES[:1]):
+        if (folder / checkpoint.NAMES[0]).stat().st_mtime > (folder / NAME).stat().st_mtime:
             return 0
     return count
 

@@ -2,7 +2,6 @@
 
 import datetime
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -126,8 +125,8 @@ class Remaining:
         return max([(sum(own) + waiting * mean) / max(len(running), 1), *own])
 
 
-def summary(running: dict[str, Live], done: int, remaining: Remaining, most: int = 4) -> str:
-    """The state of a batch in one line.
+def summary(running: dict[str, Live], done: int, remaining: Remaining) -> str:
+    """The state of a batch in one line, with the first four of its runs.
 
     Example:
         >>> summary({"lem": Live(5, 20)}, 1, Remaining(6))
@@ -135,12 +134,7 @@ def summary(running: dict[str, Live], done: int, remaining: Remaining, most: int
     """
     seconds = remaining.seconds(running, done)
     eta = f", eta {clock(seconds)}" if seconds is not None else ""
-    return f"{done} of {remaining.total} runs done{eta}, {len(running)} running" + _some(
-        running.items(), most
-    )
-
-
-def _some(runs: Iterable[tuple[str, Live]], most: int) -> str:
-    texts = [f"{label} {live.text}" for label, live in runs]
-    more = f"; {len(texts) - most} more" if len(texts) > most else ""
-    return f": {'; '.join(texts[:most])}{more}" if texts else ""
+    texts = [f"{label} {live.text}" for label, live in running.items()]
+    more = [f"{len(texts) - 4} more"] if len(texts) > 4 else []
+    shown = f": {'; '.join(texts[:4] + more)}" if texts else ""
+    return f"{done} of {remaining.total} runs done{eta}, {len(running)} running{shown}"

@@ -240,9 +240,9 @@ def many(total: int, names: Mapping[str, str] | None = None) -> ManyLines:
 T = TypeVar("T")
 
 
-def now_and_then(every_s: float = 2.0) -> Callable[[str], None]:
-    """Prints texts on standard error, the first at once, later ones not sooner than so after another."""
-    printed_at = -math.inf
+def now_and_then(every_s: float = 2.0, *, at_once: bool = True) -> Callable[[str], None]:
+    """Prints texts on standard error, each not sooner than so after another. at_once: the first."""
+    printed_at = -math.inf if at_once else time.monotonic()
 
     def show(text: str) -> None:
         nonlocal printed_at
@@ -261,9 +261,7 @@ def tracked(items: Sequence[T], doing: str, every_s: float = 10.0) -> Iterator[T
 
         yield from track(items, doing, console=Console(file=terminal(sys.stderr)), transient=True)
         return
-    printed_at = time.monotonic()
+    show = now_and_then(every_s, at_once=False)
     for i, item in enumerate(items):
-        if time.monotonic() - printed_at > every_s:
-            printed_at = time.monotonic()
-            _say(f"{doing}: {i}/{len(items)}")
+        show(f"{doing}: {i}/{len(items)}")
         yield item

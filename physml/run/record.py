@@ -4,13 +4,14 @@ import platform
 import resource
 import sys
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from physml.config.conf_files import without_places
 from physml.config.identity import payload
 from physml.records import curves
 from physml.records.provenance import code, cpu_facts, cpu_model, now, packages
-from physml.records.schema import SCHEMA, data_of
+from physml.records.schema import SCHEMA, data_of, scores_of
 from physml.run.spec import RunSpec
 
 if TYPE_CHECKING:
@@ -151,11 +152,10 @@ def _test(trainer: "Trainer", row: dict[str, Any]) -> dict[str, float]:
     return {**plain, **trainer.perturbed(trainer.epoch)}
 
 
-def summary(record: dict[str, Any]) -> dict[str, Any]:
+def summary(record: Mapping[str, Any]) -> dict[str, Any]:
     """The few numbers that a tracker shows beside a run."""
-    best = record["metrics"]["best"] or {}
-    flat = {f"best/{part}/{name}": v for part, values in best.items() for name, v in values.items()}
-    return {"status": record["status"], "n_parameters": record["n_parameters"], **flat}
+    scores = {f"best/{name}": value for name, value in scores_of(record).items()}
+    return {"status": record["status"], "n_parameters": record["n_parameters"], **scores}
 
 
 def machine(device: str, config: dict[str, Any]) -> dict[str, Any]:

@@ -13,17 +13,13 @@ from physml.records import record
 from physml.records.record import ADHOC, Place
 from physml.records.schema import Record
 from physml.run import state as run_state
+from physml.run.attempt import DONE
 from physml.run.perform import perform
 from physml.run.spec import RunSpec, checked_specs
 from physml.training.reporter import Reporter
 
-WITH_NUMBERS = ("finished", "diverged")
-OUTSIDE = (
-    "runtime",
-    "tracker",
-    "data",
-    "trainer",
-)  # sections that may have got keys since; null or no matter
+# Sections that may have got keys since; null or no matter.
+OUTSIDE = ("runtime", "tracker", "data", "trainer")
 SHOWN = 3  # differences of two settings that a message names
 
 
@@ -42,7 +38,7 @@ def rerun_spec(recorded: Record, plugins: Sequence[str], runtime: Mapping[str, A
         RecordError: The record has no numbers, or its config has another identity today.
     """
     where = display_path(Path(recorded["path"]))
-    if recorded["status"] not in WITH_NUMBERS:
+    if recorded["status"] not in DONE:
         raise RecordError(
             f"{where}: the run is {recorded['status']}, so there are no numbers to compare. "
             "Name a finished run."
@@ -127,8 +123,5 @@ def _datasets(recorded: Record) -> tuple[str, ...]:
 
 def _folder(recorded: Record) -> str:
     """Name of the rerun's folder: the record's below results/runs as one word, so never the same folder."""
-    parts = Path(recorded["path"]).absolute().parent.parts
-    if "runs" in parts:
-        below = parts[len(parts) - parts[::-1].index("runs") :]
-        return "-".join(part for part in below if part != ADHOC) or conf_files.flat(recorded["experiment"])
-    return conf_files.flat(recorded["experiment"])
+    below = record.below_runs(Path(recorded["path"]).absolute())
+    return "-".join(part for part in below if part != ADHOC) or conf_files.flat(recorded["experiment"])

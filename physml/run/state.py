@@ -4,6 +4,10 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from physml.base.lock import is_held
+from physml.data.datasets import upstream
+from physml.data.locate import blocked, lacking_optional, refuse_absent
+from physml.data.store import store_of
+from physml.run.attempt import DONE
 from physml.run.perform import existing
 from physml.run.spec import RunSpec
 from physml.training import checkpoint
@@ -13,27 +17,17 @@ State = Literal["done", "diverged", "running", "stopped", "failed", "missing", "
 
 def blocked_by(config: dict[str, Any], datasets: Sequence[str]) -> str | None:
     """Which data a run of this config lacks; looks at names of files alone, and smoke runs lack none."""
-    from physml.data.locate import blocked
-    from physml.data.store import store_of
-
     return blocked(datasets, store_of(config)) if config["profile"] == "full" else None
 
 
 def substitute_for(config: dict[str, Any], datasets: Sequence[str]) -> str | None:
     """Data that a run of this config would replace by made-up ones, so that it cannot count; or None."""
-    from physml.data.locate import lacking_optional
-    from physml.data.store import store_of
-
     asked = [name for name in datasets if name in config["task"].values()]
     return lacking_optional(asked, store_of(config)) if config["profile"] == "full" else None
 
 
 def refuse_blocked(spec: RunSpec) -> None:
     """DataError, with all one needs to get the data, where a run lacks them."""
-    from physml.data.datasets import upstream
-    from physml.data.locate import refuse_absent
-    from physml.data.store import store_of
-
     if spec.config["profile"] == "full":
         for name in spec.datasets:
             refuse_absent(upstream(name), store_of(spec.config))
@@ -41,10 +35,8 @@ def refuse_blocked(spec: RunSpec) -> None:
 
 def state_of(spec: RunSpec) -> State:
     done = existing(spec)
-    if done and done["status"] == "finished":
-        return "done"
-    if done and done["status"] == "diverged":
-        return "diverged"
+    if done and done["status"] in DONE:
+        return "diverged" if done["status"] == "diverged" else "done"
     if is_held(spec.work_folder):
         return "running"
     if done:

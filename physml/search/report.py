@@ -1,10 +1,22 @@
-"""Report on a search: every sentence is made from the file of its results."""
+"""Report on a search, and its picture: all is made from the file of its results."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from physml.records.searches import Content, repeats_of, spread_of_search
+from physml.base.errors import ConfigError
+from physml.records.searches import (
+    Content,
+    best_trial,
+    content_of_file,
+    repeats_of,
+    results_path,
+    spread_of_search,
+)
+from physml.report.figure.pictures import write_search_plot
+from physml.search.points import importances
 from physml.search.space import Bound
+from physml.search.spec import load_search
 
 
 def stage_text(stage: Content) -> str:
@@ -47,9 +59,8 @@ def lines(content: Content, behind: Sequence[str] = (), written: Sequence[str] =
     ordered = sorted(finished, key=lambda row: sign * row["value"])
     out += [f"  trial {row['trial']:3d}  {row['value']:.4g}  {row['point']}" for row in ordered[:5]]
     spread = "" if best["sd"] is None else f", sd {best['sd']:.2g} over {len(best['values'])} runs"
-    out.append(
-        f"best: trial {best['trial']}, {_mean(best)}valid/{search['metric']} {best['value']:.4g}{spread}"
-    )
+    mean = "mean " if len(best["values"]) > 1 else ""
+    out.append(f"best: trial {best['trial']}, {mean}valid/{search['metric']} {best['value']:.4g}{spread}")
     out.append(_bounds(content))
     out += [text] if (text := _splits(content)) else []
     if behind:
@@ -83,10 +94,6 @@ def _final(content: Content) -> str:
     return f"test/{final['metric']} {final['mean']:.4g}{sd} ({len(final['values'])} of {final['runs']} runs)"
 
 
-def _mean(best: Content) -> str:
-    return "mean " if len(best["values"]) > 1 else ""
-
-
 def _bounds(content: Content) -> str:
     """The best values that are on a bound at the end, and what was widened before."""
     moved = [
@@ -117,3 +124,25 @@ def _count(number: int, what: str) -> str:
 
 def _list(items: Sequence[Any]) -> str:
     return ", ".join(map(str, items))
+
+
+def picture(name: str) -> tuple[Path, dict[str, float]]:
+    """Draw results/search/<id>.png; the file, and the importance of each key.
+
+    Trials count by their value in the first stage, which all of them have.
+
+    Raises:
+        ConfigError: Nothing of the search is there.
+    """
+    spec = load_search(name)
+    ident, content = spec.id, content_of_file(spec.id)
+    if content is None:
+        raise ConfigError(f"search {ident} has no trials yet. Make some: physml search {name}")
+    search, space = content["search"], content["rounds"][-1]["space"]
+    trials = [row | {"value": row["means"][0]} for row in content["trials"]]
+    tried = [(row["point"], row["value"]) for row in trials if row["value"] is not None]
+    parts = importances(space, tried, search["better"])
+    best = best_trial(content)
+    metric = f"valid/{search['metric']}" + (", first stage" if len(content["stages"]) > 1 else "")
+    number, path = best["trial"] if best else None, results_path(ident).with_suffix(".png")
+    return write_search_plot(ident, metric, space, trials, number, parts, path), parts

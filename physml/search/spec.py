@@ -171,19 +171,6 @@ def check(spec: SearchSpec, *, run: bool = False) -> None:
         raise ConfigError(
             f"search {spec.id}: seeds {sorted(shared)} are those of the final runs. Use others."
         )
-    check_metric(spec, run)
-
-
-def in_this_checkout(experiment: str) -> None:
-    """ConfigError where its study is part of an installed package, which a search must not change."""
-    if INSTALLED and not studies.is_own(experiment, CONF):
-        raise ConfigError(
-            "a search writes its best settings into conf/, which an installed physml does not change. "
-            "Copy the study to a folder of yours and name it: physml search ./study.yaml:ROW."
-        )
-
-
-def check_metric(spec: SearchSpec, run: bool = False) -> None:
     from physml.config.build import build_task
 
     if (task := build_task(run_of(spec, {}).config, run=run)) is None:
@@ -193,6 +180,15 @@ def check_metric(spec: SearchSpec, run: bool = False) -> None:
         raise ConfigError(f"search {spec.id}: no metric {spec.metric}. {suggest(spec.metric, better)}")
     if spec.better != better[spec.metric]:
         raise ConfigError(f"search {spec.id}: {better[spec.metric]} {spec.metric} is better, says the task.")
+
+
+def in_this_checkout(experiment: str) -> None:
+    """ConfigError where its study is part of an installed package, which a search must not change."""
+    if INSTALLED and not studies.is_own(experiment, CONF):
+        raise ConfigError(
+            "a search writes its best settings into conf/, which an installed physml does not change. "
+            "Copy the study to a folder of yours and name it: physml search ./study.yaml:ROW."
+        )
 
 
 def seeds(spec: SearchSpec) -> set[int]:

@@ -27,12 +27,11 @@ from physml.run import state as run_state
 from physml.run.perform import existing
 from physml.run.spec import RunSpec
 from physml.search import report
-from physml.search.content import content_of
 from physml.search.points import Point, Space, designed, estimated, optuna_module, promoted
 from physml.search.space import Bound, bounds, widened
 from physml.search.spec import check, in_this_checkout, load_search, run_of, write_found
 from physml.search.store import TrialStore
-from physml.search.trials import Round, SearchTrials
+from physml.search.trials import Round, SearchTrials, content_of
 
 Train = Callable[[str, Sequence[RunSpec]], None]
 

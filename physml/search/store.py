@@ -6,6 +6,7 @@ sampler reads it, so nothing in it can run code.
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,6 @@ from physml.search.points import Space, direction, distributions, optuna_module
 JOURNAL = ".journal"
 
 
-def _url_of(file: Path) -> str:
-    """The URL of a SQLite file, whatever signs its folder has."""
-    with needed_by("a search"):
-        from sqlalchemy import URL
-    return URL.create("sqlite", database=str(file)).render_as_string(hide_password=False)
-
-
 class TrialStore:
     """The copy of one search.
 
@@ -42,7 +36,12 @@ class TrialStore:
         self.name, self.better = name, better
         self.folder = work_root() / "search" / name
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.storage = storage or _url_of(work_root() / "search" / f"{name}.db")
+        if not storage:
+            with needed_by("a search"):
+                from sqlalchemy import URL
+            file = str(work_root() / "search" / f"{name}.db")  # whatever signs its folder has
+            storage = URL.create("sqlite", database=file).render_as_string(hide_password=False)
+        self.storage = storage
         self.place = place_of(self.storage)
         self.database: Any = None
 
@@ -159,15 +158,17 @@ def _journal(path: Path) -> Any:
         line = 0
 
         def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
-            for self.line, change in _changes(path, log_number_from):
-                yield change
+            with opened.reading(path) as file:
+                for self.line, text in enumerate(file, 1):
+                    if self.line > log_number_from:
+                        yield _parsed(text)
 
     if path.exists() or path.is_symlink():
         content = opened.read_bytes(path, record.LARGEST)
         if not content.endswith(b"\n"):  # half a last line is what a killed writer has left
             with os.fdopen(opened.descriptor(path, os.O_RDWR), "r+b") as file:
                 file.truncate(content.rfind(b"\n") + 1)
-    journal = Journal(str(path), _NoLock())
+    journal = Journal(str(path), threading.Lock())
     try:
         return storages.JournalStorage(journal)
     except Exception as error:  # Optuna fails in many ways on a change that does not fit those before
@@ -177,20 +178,9 @@ def _journal(path: Path) -> Any:
         ) from error
 
 
-def _changes(path: Path, first: int) -> Iterator[tuple[int, Any]]:
-    """Each line with its number, from 1 on; a line that is no JSON is None."""
-    with opened.reading(path) as file:
-        for number, line in enumerate(file):
-            if number >= first:
-                try:
-                    yield number + 1, opened.parsed(line.decode())
-                except ValueError:
-                    yield number + 1, None
-
-
-class _NoLock:
-    def acquire(self) -> bool:
-        return True
-
-    def release(self) -> None:
-        pass
+def _parsed(line: bytes) -> Any:
+    """A change; None for a line that is no JSON."""
+    try:
+        return opened.parsed(line.decode())
+    except ValueError:
+        return None

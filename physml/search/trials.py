@@ -1,19 +1,20 @@
-"""The trials of a search: their runs, and the values that rank them, read from the records."""
+"""The trials of a search: their runs, the values that rank them, and all of it for the file of results."""
 
 import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from physml.config.search_schema import Stage
 from physml.queue.planning import at_places
 from physml.records import searches as results
-from physml.records.schema import Record
+from physml.records.schema import Record, scores_of
+from physml.records.searches import Content
 from physml.run.attempt import DONE
 from physml.run.perform import existing
 from physml.run.spec import RunSpec
 from physml.search.points import Point, Space
 from physml.search.space import Bound
-from physml.search.spec import SearchSpec, in_folder, run_of, runs_of_winner
+from physml.search.spec import DESIGN, SearchSpec, in_folder, run_of, runs_of_winner
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,9 @@ class SearchTrials:
     def score(self, spec: RunSpec, part: str = "valid") -> float | None:
         """The metric of a run; None where there is none, or it has diverged."""
         record = self.record(spec)
-        best = record["metrics"]["best"] if record and record["status"] == "finished" else None
-        value: float | None = best[part].get(self.spec.metric) if best else None
-        return value
+        if record is None or record["status"] != "finished":
+            return None
+        return scores_of(record).get(f"{part}/{self.spec.metric}")
 
     def mean(self, stage: int, trial: int) -> float | None:
         """None unless every run of the trial in this stage has a value."""
@@ -102,3 +103,87 @@ class SearchTrials:
             runs = runs_of_winner(self.spec, self.points[self.best], verify=self.verify)
             self._finals = [in_folder(spec, f"{self.id}/final") for spec in runs]
         return self._finals or []
+
+
+# ---------------------------------------------------------------------------- the file of results
+
+
+def content_of(search: SearchTrials) -> Content:
+    """All that is known of the search, for its file; `best` is there once there is one."""
+    rows = [_row(search, trial) for trial in range(len(search.points))]
+    last = len(search.stages) - 1
+    best = None
+    if any(row["status"] == "finished" for row in rows):
+        row = rows[search.best]
+        values = [search.score(spec) for spec in search.specs(last, row["trial"])]
+        sd = statistics.stdev(values) if len(values) > 1 else None  # type: ignore[type-var]
+        best = {key: row[key] for key in ("trial", "point", "value")} | {"sd": sd, "values": values}
+    return {
+        "search": search.spec.described,
+        "design": DESIGN,
+        "sampler_seed": search.seed,
+        "scored": sum(search.mean(0, trial) is not None for trial in range(len(search.points))),
+        "wants": search.wants,
+        "best": best,
+        "stages": [_stage(search, i) for i in range(len(search.stages))],
+        "rounds": [asdict(draw) for draw in search.rounds],
+        "trials": rows,
+        "final": _final(search) if best and search.running == len(search.stages) else None,
+    }
+
+
+def _final(search: SearchTrials) -> Content | None:
+    """Test scores of the final runs of a repeat's winner; None before all have ended."""
+    scores = {spec.label: search.score(spec, "test") for spec in search.finals}
+    values = [value for value in scores.values() if value is not None]
+    if not values or not all(search.record(spec) for spec in search.finals):
+        return None
+    sd = statistics.stdev(values) if len(values) > 1 else None
+    return {
+        "metric": search.spec.metric,
+        "mean": statistics.fmean(values),
+        "sd": sd,
+        "values": values,
+        "runs": len(scores),
+    }
+
+
+def _row(search: SearchTrials, trial: int) -> Content:
+    reached = search.last_stage[trial]
+    means = [search.mean(stage, trial) for stage in range(reached + 1)]
+    final = reached == len(search.stages) - 1
+    ended = all(search.record(spec) for spec in search.specs(reached, trial))
+    status = "missing"
+    if ended and means[-1] is None:
+        status = "diverged"
+    elif ended:
+        status = "finished" if final else "waiting" if reached >= search.running else "pruned"
+    return {
+        "trial": trial,
+        "point": search.points[trial],
+        "value": means[-1] if status == "finished" else None,
+        "status": status,
+        "stage": reached + 1,
+        "means": means,
+        "identity": search.specs(reached, trial)[0].place.identity,
+    }
+
+
+def _stage(search: SearchTrials, i: int) -> Content:
+    stage = search.stages[i]
+    trials = [trial for trial, reached in enumerate(search.last_stage) if reached >= i]
+    costs = [
+        cost
+        for trial in trials
+        for spec in search.specs(i, trial)
+        if (record := search.record(spec)) and (cost := record["cost"])
+    ]
+    seconds = sum(cost.get("cpu_s", cost["train_s"]) for cost in costs)
+    return {
+        "set": stage.set,
+        "seeds": search.seeds(stage),
+        "splits": stage.splits,
+        "trials": len(trials),
+        "runs": sum(len(search.specs(i, trial)) for trial in trials),
+        "cpu_hours": round(seconds / 3600, 4),
+    }

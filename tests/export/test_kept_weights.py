@@ -12,7 +12,7 @@ from physml.base.paths import OWN_RESULTS, ROOT
 from physml.export import keeping
 from physml.records import record
 from physml.run.record import count_parameters
-from physml.run.weights.kept import SUFFIX
+from physml.run.weights import SUFFIX
 
 WEIGHTS = OWN_RESULTS / "weights"
 CARDS = sorted(WEIGHTS.rglob("*.json"))

@@ -257,6 +257,8 @@ def test_slurms_commands_and_their_errors(monkeypatch, tmp_path):
         ("slurm", ("account=*x",), "the value is not valid YAML"),
         ("slurm", ("hours=" + "9" * 400,), "hours must be"),
         ("ray", ("resources={tpu: -1}",), "tpu must not be negative"),
+        ("ray", ("retries=-2",), "retries must be -1, for always, or more; got -2"),
+        ("ray/site", (), "there is no engine ray/site"),
     ],
 )
 def test_mistakes_in_an_engine_are_told(name, changes, says):

@@ -190,10 +190,6 @@ def test_a_pause_is_one_even_beside_a_server_that_died(monkeypatch):
     assert time.monotonic() - began >= 0.2
 
 
-def test_the_processes_that_live():
-    assert processes.is_alive(os.getpid()) and not processes.is_alive(2**22 + 1)
-
-
 def test_what_is_loaded_of_the_checkout_is_watched(monkeypatch, tmp_path):
     module = type(sys)("physml_watched")
     module.__file__ = str(tmp_path / "physml" / "watched.py")

@@ -1,4 +1,4 @@
-"""The engine Ray without Ray: its settings, its plan, its mistakes, and how a pilot is started and ended."""
+"""The engine Ray without Ray: its plan, what it refuses, and how a pilot is started and ended."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ from physml.queue.engines import ray_pilot
 from physml.queue.engines.job import Settings, folder_of_logs, job_of
 from physml.queue.engines.ray import Ray, RayJob, RaySettings
 from physml.queue.engines.ray_pilot import Again, Order
-from physml.queue.engines.session import Session, engine_of
+from physml.queue.engines.session import Session
 from physml.run import resources
 
 
@@ -61,19 +61,6 @@ def test_a_plan_starts_nothing_and_needs_no_ray(capsys, monkeypatch):
     assert "3 detached actors on the Ray cluster" in capsys.readouterr().out
     assert main.main(table) == 2
     assert "error: --on ray needs ray. Install it with: pip install 'ray>=2.52'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("name", "changes", "says"),
-    [
-        ("ray", ("retries=-2",), "retries must be -1, for always, or more; got -2"),
-        ("ray", ("adress=auto",), "there is no key adress. Did you mean address"),
-        ("ray/site", (), "there is no engine ray/site"),
-    ],
-)
-def test_mistakes_in_its_settings_are_told(name, changes, says):
-    with pytest.raises(ConfigError, match=says):
-        engine_of(name, changes)
 
 
 def test_pilots_of_the_commands_own_cluster_cannot_be_left(job, monkeypatch):

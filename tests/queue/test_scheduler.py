@@ -86,6 +86,13 @@ def test_a_plan_looks_up_once_what_runs_of_one_setting_share(monkeypatch):
     assert all(p.cost.hours is not None for p in planned)
 
 
+def test_data_that_one_setting_would_replace_say_nothing_of_another(monkeypatch):
+    """The settings read the same data sets; one of them names vectors of words."""
+    monkeypatch.setattr(planning, "substitute_for", lambda config, _: f"with {config['model']['d_hidden']}")
+    planned = planning.plan(h.specs_of(h.odd("model.d_hidden=4,5")))
+    assert [run.substitute for run in planned] == ["with 4", "with 5"]
+
+
 def test_settings_that_share_a_folder_are_told_apart():
     specs = h.specs_of(h.odd("model.d_hidden=4,5"))
     assert len({s.place.folder for s in specs}) == 1 and len({s.label for s in specs}) == 2

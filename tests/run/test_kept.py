@@ -11,7 +11,7 @@ from physml.base.errors import DataError
 from physml.base.paths import OWN_RESULTS, results_root
 from physml.export import keeping
 from physml.records import record
-from physml.run.weights import kept, load, path_of, read_about
+from physml.run.weights import kept_of, load, path_of, read_about
 
 NETWORKS = sorted((OWN_RESULTS / "weights").rglob("*.safetensors"))
 TINY = ["model=lem", "model.d_hidden=3", "task=adding", "profile=smoke", "trainer.epochs=1", "tracker=none"]
@@ -41,7 +41,7 @@ def test_weights_are_kept_once_their_score_is_that_of_the_record():
     run = {**h.make(spec), "experiment": "lem/adding-500-lem"}
     target = keeping.keep(run, path_of(run))
     assert target == results_root() / "weights" / "lem" / "adding-500-lem.safetensors"
-    assert target == kept.find("lem/adding-500-lem") and target.with_suffix(".json").exists()
+    assert target == kept_of("lem/adding-500-lem") and target.with_suffix(".json").exists()
     wrong = {**run, "metrics": {"best": {"test": {"mse": run["metrics"]["best"]["test"]["mse"] * 1.01}}}}
     with pytest.raises(DataError, match=r"gives test mse .*, the record .*: these are not the weights"):
         keeping.keep(wrong, path_of(run))

@@ -9,7 +9,7 @@ from variants import variants
 
 from physml.base import seeding
 from physml.base.errors import ConfigError
-from physml.queue.cost_probe import probe
+from physml.queue.worker import probe
 from physml.records import record
 from physml.training.trainer import Trainer, set_precision
 

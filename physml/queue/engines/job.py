@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import yaml
 
@@ -62,26 +62,22 @@ class Job:
     detach: bool = False  # the command leaves once they are submitted
 
 
-class Submission(Protocol):
+class Submission:
     """Pilots that an engine has been given."""
+
+    attached: ClassVar[bool] = False  # whether they end with the command
 
     @property
     def text(self) -> str:
         """Its name on the cluster, where its output is, and how it is stopped."""
-        ...
-
-    @property
-    def attached(self) -> bool:
-        """True if the pilots end with the command."""
-        ...
+        raise NotImplementedError
 
     def alive(self) -> int:
         """Pilots that wait or run."""
-        ...
+        raise NotImplementedError
 
     def close(self) -> None:
         """The command ends: stop the pilots that end with it, and wait for their checkpoints."""
-        ...
 
 
 class Engine(Protocol):

@@ -18,7 +18,7 @@ from typing import Any
 from physml.base.errors import ConfigError, needed_by, to_install
 from physml.base.paths import display_path
 from physml.queue.engines import ray_pilot
-from physml.queue.engines.job import Job, Settings, folder_of_logs, read_settings
+from physml.queue.engines.job import Job, Settings, Submission, folder_of_logs, read_settings
 from physml.queue.engines.ray_pilot import Order
 from physml.run.resources import cores
 
@@ -94,7 +94,7 @@ class Ray:
         return pilots
 
 
-class RayJob:
+class RayJob(Submission):
     """Pilots on a cluster.
 
     Args:

@@ -12,11 +12,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
 
 from physml.base.errors import ConfigError, RunFailed
 from physml.base.paths import display_path, work_root
-from physml.queue.engines.job import Job, Settings, folder_of_logs, read_settings
+from physml.queue.engines.job import Job, Settings, Submission, folder_of_logs, read_settings
 
 SIGNAL_S = 90  # before the end of a job: time for the checkpoints
 
@@ -51,12 +50,10 @@ class Slurm:
 
 
 @dataclass(frozen=True)
-class SlurmJob:
-    ident: str
-    attached: ClassVar[bool] = False
+class SlurmJob(Submission):
+    """An array job, which goes on when the command ends."""
 
-    def close(self) -> None:
-        """The job goes on."""
+    ident: str
 
     @property
     def text(self) -> str:

@@ -1,14 +1,12 @@
 """A copy of every run for MLflow: at $MLFLOW_TRACKING_URI, else in mlflow.db beside the work folders."""
 
-import importlib.util
 import logging
 import math
 import os
-import sys
 import time
 from typing import Any, ClassVar
 
-from physml.base.errors import needed_by, to_install
+from physml.base.errors import to_install
 from physml.base.paths import work_root
 from physml.base.text import shown
 from physml.run.trackers.tracker import GuardedTracker, Row, Service, TrackedRun, Tracker
@@ -27,19 +25,16 @@ DEFAULTS = {
 }
 
 
-def installed() -> bool:
-    return "mlflow" in sys.modules or importlib.util.find_spec("mlflow") is not None
-
-
 def _address() -> str:
     return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{work_root() / 'mlflow.db'}"
 
 
 class Mlflow(Service):
     name: ClassVar[str] = "MLflow"
+    package: ClassVar[str] = "mlflow"
 
     def start(self, run: TrackedRun) -> Tracker:
-        if not installed():
+        if not self.installed():
             log.warning("MLflow gets no copy: mlflow is not installed. Get it: %s", to_install("mlflow"))
             return Tracker()
         return MlflowTracker(run, _address())
@@ -49,10 +44,6 @@ class Mlflow(Service):
 
     def address(self) -> str:
         return shown(_address())
-
-    def refuse(self) -> None:
-        with needed_by("MLflow"):
-            import mlflow  # noqa: F401
 
 
 class MlflowTracker(GuardedTracker):

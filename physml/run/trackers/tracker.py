@@ -3,17 +3,20 @@
 A tracker has two methods: `row` takes an evaluation, `finish` the end of the run.
 """
 
+import importlib.util
 import logging
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from physml.base.errors import needed_by
 from physml.base.paths import work_root
 from physml.base.text import shown
 from physml.config.conf_files import is_path, without_places
 from physml.records import provenance
-from physml.records.record import Place
+from physml.records.record import Place, below_runs
 from physml.records.schema import Record
 from physml.run.spec import RunSpec
 
@@ -60,10 +63,7 @@ class TrackedRun:
     @classmethod
     def of_record(cls, record: Record, keys: dict[str, Any], tables: Sequence[str]) -> "TrackedRun":
         """`record` has its path, which says the folder of its experiment."""
-        *above, _ = Path(record["path"]).parts
-        folder = record["experiment"]
-        if "runs" in above:  # results/runs/<folder>/<file>
-            folder = "/".join(above[len(above) - above[::-1].index("runs") :])
+        folder = "/".join(below_runs(Path(record["path"]))) or record["experiment"]
         place = Place(folder, record["identity"], record["split"], record["seed"])
         known = record.get("wandb") if keys["kind"] == "wandb" else None
         return cls(
@@ -165,6 +165,7 @@ class Service:
     """A kind of tracker, and where its copies go."""
 
     name: ClassVar[str]
+    package: ClassVar[str]
 
     def start(self, run: TrackedRun) -> Tracker:
         """Follow a run that is made now, as well as it goes."""
@@ -180,6 +181,11 @@ class Service:
 
     def refuse(self) -> None:
         """PhysmlError, with what to do, where nothing could be sent."""
+        with needed_by(self.name):
+            importlib.import_module(self.package)
+
+    def installed(self) -> bool:
+        return self.package in sys.modules or importlib.util.find_spec(self.package) is not None
 
 
 class GuardedTracker(Tracker):

@@ -80,7 +80,7 @@ def send(service: Service, run: TrackedRun, record: Record) -> bool:
     try:
         for row in rows:
             tracker.row(row)
-        ending = summary({**record}), 0 if record["status"] == "finished" else 1
+        ending = summary(record), 0 if record["status"] == "finished" else 1
     finally:
         tracker.finish(ending[0], [], ending[1])
     return not tracker.failed

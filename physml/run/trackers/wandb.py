@@ -4,14 +4,12 @@ An agent of W&B sets WANDB_SWEEP_ID and WANDB_RUN_ID. The run is then copied und
 project: an id or a project of our own would take it out of its sweep.
 """
 
-import importlib.util
 import logging
 import netrc
 import os
-import sys
 from typing import Any, ClassVar, Literal
 
-from physml.base.errors import ConfigError, needed_by, to_install
+from physml.base.errors import ConfigError, to_install
 from physml.base.paths import results_root
 from physml.base.text import shown
 from physml.run import weights
@@ -63,16 +61,13 @@ def in_sweep() -> bool:
     return bool(os.environ.get("WANDB_SWEEP_ID"))
 
 
-def installed() -> bool:
-    return "wandb" in sys.modules or importlib.util.find_spec("wandb") is not None
-
-
 class Wandb(Service):
     name: ClassVar[str] = "W&B"
+    package: ClassVar[str] = "wandb"
 
     def start(self, run: TrackedRun) -> Tracker:
         """Online falls back to offline when W&B cannot be reached."""
-        if not installed():
+        if not self.installed():
             if run.keys["mode"] != "auto":
                 log.warning("W&B gets no copy: wandb is not installed. Get it: %s", to_install("track"))
             return Tracker()
@@ -95,8 +90,7 @@ class Wandb(Service):
         return shown(os.environ.get("WANDB_BASE_URL") or f"https://{PUBLIC_HOSTS[0]}")
 
     def refuse(self) -> None:
-        with needed_by("W&B"):
-            import wandb  # noqa: F401
+        super().refuse()
         if os.environ.get("WANDB_MODE") in ("offline", "dryrun") or mode_of("auto") == "online":
             return
         if os.environ.get("WANDB_MODE") == "disabled":

@@ -2,6 +2,10 @@
 
 `model.safetensors` in the run's work folder holds the weights, and as metadata the config and the sizes that
 the task gave, so that the network is built without its data. The record says where it is.
+
+Those of some runs come under the names of their experiments: `lem/adding-5000-lem-short` is
+results/weights/lem/adding-5000-lem-short.safetensors, with a card beside it: the run, its scores, and the
+checksum of the file. A wheel has the same.
 """
 
 import json
@@ -14,19 +18,19 @@ from typing import TYPE_CHECKING, Any
 
 from physml.base import files
 from physml.base.errors import DataError, PhysmlError, RecordError
-from physml.base.paths import display_path, work_root
+from physml.base.paths import OWN_RESULTS, PACKAGE, display_path, results_root, work_root
 from physml.config import conf_files
 from physml.config.load import walk
 from physml.run.named import record_of
 from physml.run.spec import RunSpec
-from physml.run.weights import kept
 
 if TYPE_CHECKING:
     from torch import nn
 
     from physml.config.build import Parts
 
-NAME = "model.safetensors"
+SUFFIX = ".safetensors"
+NAME = f"model{SUFFIX}"
 KEY = "physml"  # of the metadata
 SMALL = 10_000  # layers or units that any file may have, whatever its size
 DAMAGED = (  # what building the network of a damaged config may raise
@@ -34,12 +38,6 @@ DAMAGED = (  # what building the network of a damaged config may raise
     *(RuntimeError, OverflowError, MemoryError, RecursionError),
 )
 SIZES = ("d_in", "d_out", "readout", "tokens")  # of the task, which the network needs
-
-
-def _nodes(net: "nn.Module", task: Any) -> dict[str, int]:
-    """The number of nodes, where the network knows one graph alone."""
-    stack = getattr(net, "stack", None)
-    return {"n_nodes": task.n_nodes} if hasattr(stack, "n_nodes") else {}
 
 
 @dataclass(frozen=True)
@@ -62,10 +60,13 @@ def save(spec: RunSpec, task: Any, net: "nn.Module") -> str:
     """Write the present weights of `net` into the work folder; the path below the folder of all runs."""
     from safetensors.torch import save_model  # which knows shared weights
 
+    sizes = {name: getattr(task, name) for name in SIZES}
+    if hasattr(getattr(net, "stack", None), "n_nodes"):  # it knows one graph alone
+        sizes["n_nodes"] = task.n_nodes
     about = {
         "config": conf_files.without_places(spec.config),
         "identity": spec.place.identity,
-        "sizes": {name: getattr(task, name) for name in SIZES} | _nodes(net, task),
+        "sizes": sizes,
         "vectors": None if task.vectors is None else list(task.vectors.shape),
     }
     with files.writing(spec.work_folder / NAME) as temporary:
@@ -93,15 +94,23 @@ def path_of(recorded: Mapping[str, Any]) -> Path:
     return next((place for place in places if place.is_file()), places[-1])
 
 
+def kept_of(name: str) -> Path | None:
+    """The kept weights of an experiment, of this checkout or working folder before those of the wheel."""
+    if not conf_files.is_id(name):
+        return None
+    folders = (results_root() / "weights", OWN_RESULTS / "weights", PACKAGE / "_weights")
+    return next((path for folder in folders if (path := folder / f"{name}{SUFFIX}").is_file()), None)
+
+
 def weights_of(run: str | Path | Mapping[str, Any]) -> Path:
     """The file of the weights of a run; arguments as in `load`. DataError where it is not there."""
     recorded: Mapping[str, Any] = {}
-    if not isinstance(run, Mapping) and Path(run).suffix == ".safetensors":
+    if not isinstance(run, Mapping) and Path(run).suffix == SUFFIX:
         path = Path(run)
     elif not isinstance(run, Mapping) and (Path(run) / NAME).is_file():
         path = Path(run) / NAME
-    elif kept_path := kept.find(str(run)):
-        path = kept_path
+    elif kept := kept_of(str(run)):
+        path = kept
     else:
         recorded = run if isinstance(run, Mapping) else record_of(str(run))
         path = path_of(recorded)
