@@ -12,9 +12,10 @@ from physml.base.errors import needed_by
 from physml.base.text import plain
 from physml.records import provenance
 from physml.report.outcome import ALL
-from physml.site import plots, prose, words
-from physml.site.content import DOCS
+from physml.site import plots, prose
+from physml.site.content import DOCS, slug
 
+Page = tuple[str, str | Path]  # path on the site, and text or a file to copy
 FOLDER = Path(__file__).parent
 ASSETS = FOLDER / "assets"
 MENU = (
@@ -58,8 +59,7 @@ class Renderer:
             lstrip_blocks=True,
             undefined=jinja2.StrictUndefined,
         )
-        environment.filters["slug"] = words.slug
-        environment.filters |= {"inline": prose.inline, "numbers": numbers}
+        environment.filters |= {"slug": slug, "inline": prose.inline, "numbers": numbers}
         environment.globals.update(
             kinds={outcome.kind: outcome.name for outcome in ALL}, axis_row=plots.axis_row, menu=self.menu
         )
@@ -69,8 +69,12 @@ class Renderer:
     def _style(self) -> str:
         return (ASSETS / "site.css").read_text(encoding="utf-8")
 
-    def page(self, template: str, name: str, *, inline: bool = False, **context: Any) -> str:
-        """A page, by its path on the site. inline: alone, with its style in it and no links to others."""
+    def page(self, template: str, name: str, **context: Any) -> Page:
+        """A page, with its path on the site."""
+        return name, self.text(template, name, **context)
+
+    def text(self, template: str, name: str, *, inline: bool = False, **context: Any) -> str:
+        """Of the page with this path. inline: alone, with its style in it and no links to others."""
         common = {
             "root": "../" * name.count("/"),
             "here": next((title for title, page in MENU if page == name), None),

@@ -13,14 +13,22 @@ from physml.config.conf_files import without_places
 from physml.records import curves
 from physml.records.schema import Record, scores_of
 from physml.report.outcome import outcome_of
+from physml.report.state import State
 from physml.report.table.collect import Placed
 from physml.report.table.fact_text import margin_text
 from physml.report.table.numbers import cell_texts, decimals, span_text
 from physml.report.table.runs import number
 from physml.report.table.spec import Column
 from physml.report.text.document import NONE
-from physml.site import pareto, plots, words
-from physml.site.content import Results
+from physml.site import pareto, plots
+from physml.site.content import Results, slug
+
+LONGEST = 40  # characters of a reason in a table; a cell's own page has it whole
+
+
+def short(state: State) -> str:
+    """An outcome for a table."""
+    return str(state) if state.reason is None or len(state.reason) <= LONGEST else state.word
 
 
 def table_page(ident: str) -> str:
@@ -28,7 +36,7 @@ def table_page(ident: str) -> str:
 
 
 def cell_page(results: Results, placed: Placed) -> str:
-    return f"cell/{results.spec.id}/{words.slug(placed.row.label)}/{words.slug(placed.column.key)}/index.html"
+    return f"cell/{results.spec.id}/{slug(placed.row.label)}/{slug(placed.column.key)}/index.html"
 
 
 def run_page(identity: str) -> str:
@@ -83,7 +91,7 @@ class ColumnView:
             "published_value": published and published.value,
             "ours_value": summary and summary.mean,
             "runs": texts["runs"].replace("/", " of "),
-            "outcome": words.short(result.state),
+            "outcome": short(result.state),
             "sign": outcome.sign,
             "kind": outcome.kind,
             "plot": plots.interval(self.axis, published, summary, self.nearby, label)

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from physml.listing import inventory
 from physml.report.state import State
 from physml.report.stats.summary import Published, Summary
-from physml.site import pareto, plots, prose, words
+from physml.site import pareto, plots, prose
 from physml.site.catalogue import _facts
+from physml.site.content import slug
+from physml.site.table_pages import short
 
 NUMBERS = st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=8)
 
@@ -127,16 +129,16 @@ def test_an_equation_breaks_before_signs_that_no_bracket_holds_and_else_is_code(
 
 
 def test_a_long_reason_stands_on_the_page_of_its_cell_alone():
-    assert words.short(State("not decidable", "x" * 50)) == "not decidable"
-    assert words.short(State("blocked", "no data")) == "blocked: no data"
+    assert short(State("not decidable", "x" * 50)) == "not decidable"
+    assert short(State("blocked", "no data")) == "blocked: no data"
 
 
 @given(st.text(min_size=1), st.text(min_size=1))
 def test_labels_have_pages_of_their_own(first, second):
     if first.lower() != second.lower():
-        same = words.slug(first) == words.slug(second)
+        same = slug(first) == slug(second)
         assert not same or first.replace(" ", "-").lower() == second.replace(" ", "-").lower()
-    assert words.slug(first).strip("-") and "/" not in words.slug(first)
+    assert slug(first).strip("-") and "/" not in slug(first)
 
 
 def test_the_front_holds_rows_that_none_beats_in_both():
