@@ -1,9 +1,13 @@
-"""`physml compare`: two rows of a table, or two experiments, by their runs of equal split and seed."""
+"""`physml compare`: two rows of a table, or two experiments, by their runs of equal split and seed.
+
+`physml diff`: what two runs differ in.
+"""
 
 import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from physml.base import files
 from physml.base.errors import ConfigError, InputError, suggest
 from physml.base.paths import display_path
 from physml.cli.console import print_document
@@ -38,11 +42,15 @@ def add(commands: Any) -> None:
     compare.add_argument("--long", action="store_true", help="the runs, pair by pair")
     compare.add_argument("--rules", action="store_true", help="how they are compared")
     compare.add_argument("--out", metavar="FILE", help="write it too: .md or .csv")
-    compare.set_defaults(command=_run)
+    compare.set_defaults(command=_compare)
+    diff = commands.add_parser("diff", help="what two runs differ in")
+    diff.add_argument(
+        "records", nargs=2, metavar="RECORD", help="a record, its place below results/runs, or an experiment"
+    )
+    diff.set_defaults(command=_diff)
 
 
-def _run(options: argparse.Namespace) -> int:
-    from physml.base import files
+def _compare(options: argparse.Namespace) -> int:
     from physml.report.compare.text import document
     from physml.report.text.document import FORMS
 
@@ -98,3 +106,22 @@ def _of_experiments(options: argparse.Namespace) -> "Rows":
     return compared(
         "compare", columns, {c.key: (first, second) for c in columns}, {}, spread_of(first, second), hint
     )
+
+
+# --- two runs
+
+
+def _diff(options: argparse.Namespace) -> int:
+    """Prints the leaves in which two records differ; exit code 0 either way."""
+    from physml.records import record
+    from physml.run.named import run_of
+
+    first, second = (run_of(name, split=0, seed=0) for name in options.records)
+    for run in (first, second):
+        run.pop("path", None)
+    differences = record.differences(first, second)
+    for key, a, b in differences:
+        print(f"{key}: {a!r} | {b!r}")
+    if not differences:
+        print("no difference")
+    return 0

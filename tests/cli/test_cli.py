@@ -99,6 +99,7 @@ UNFIT = (
 OTHER = "row A, column .*: lem/fitzhugh_nagumo-lem has the task FitzHughNagumo; that of lem-2 is EigenWorms"
 WRONG = [
     ("rum", "there is no rum. Did you mean run"),
+    ("--strange list", "unrecognized arguments: --strange. See physml --help"),
     ("model=lem task=adding", "Did you mean: physml run model=lem task=adding"),
     ("run", "no model is chosen. Add model=NAME, or a class of your own: model._target_=.*Known: .*lem"),
     ("run model=lem", "no task is chosen. Add task=NAME, or .*Known: adding"),
