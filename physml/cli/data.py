@@ -64,11 +64,11 @@ def short(rows: "Sequence[DataRow]") -> str:
     return aligned(lines, terminal_width(80) if sys.stdout.isatty() else None)
 
 
-def text(rows: "Sequence[DataRow]", width: int | None = None) -> str:
-    """Data sets with their files below, wrapped at `width`, the terminal's when not given; no path is cut."""
+def text(rows: "Sequence[DataRow]") -> str:
+    """Data sets with their files below, wrapped at the width of the terminal; no path is cut."""
     from physml.cli.console import aligned, terminal_width
 
-    return aligned(list(_lines(rows)), max(width or terminal_width(110), 60))
+    return aligned(list(_lines(rows)), max(terminal_width(110), 60))
 
 
 def _lines(rows: "Sequence[DataRow]") -> "Iterator[Line | str]":
