@@ -41,9 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.bench.streaming", description=__doc__.partition("\n")[0]
-    )
+    parser = command.parser("streaming", __doc__)
     parser.add_argument("--hidden", type=int, nargs="+", default=[16, 128, 512], metavar="H")
     parser.add_argument("--batch", type=int, default=1, metavar="B")
     parser.add_argument("--features", type=int, default=8, metavar="D")
@@ -56,8 +54,7 @@ def _parser() -> argparse.ArgumentParser:
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Microseconds of one step, every variant of a size interleaved, on one thread."""
     torch.set_num_threads(1)
-    facts = store.machine("cpu")
-    result: dict[str, Any] = {"schema": store.SCHEMA, "class": store.machine_class(facts), "machine": facts}
+    result = store.head("cpu")
     result |= {
         "batch": options.batch,
         "features": options.features,

@@ -201,12 +201,7 @@ def runs(options: argparse.Namespace) -> dict[str, float]:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    machine = store.machine("cpu")
-    result: dict[str, Any] = {
-        "schema": store.SCHEMA,
-        "machine": machine,
-        "class": store.machine_class(machine),
-    }
+    result = store.head("cpu")
     result |= {"moment": store.moment("cpu", 1), "cases": {}}
     torch.set_num_threads(1)
     torch.manual_seed(SEED)
@@ -252,9 +247,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["--count"]:
         return count(words[1:])
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.bench.waits", description=__doc__.partition("\n")[0]
-    )
+    parser = command.parser("waits", __doc__)
     parser.add_argument("--part", action="append", choices=[*PARTS, "runs"], help="again for another")
     parser.add_argument("--rounds", type=int, default=9, help="samples of each way (%(default)s)")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds for each case (%(default)s)")
