@@ -146,7 +146,7 @@ def _parts(kind: str, entries: list[Entry], content: Content, render: Renderer) 
             f"{kind}/{entry.name}/index.html",
             kind=kind,
             entry=entry,
-            text=_docstring(entry),
+            text=prose.docstring(_docstring(entry)),
             facts=facts,
             config=config,
             cells=of_entry,
@@ -163,8 +163,7 @@ def _facts(entry: Entry, cells: list[dict[str, Any]], shared: bool) -> list[tupl
     """
     if entry.target is None:
         return []
-    source = class_source({"_target_": entry.target}, [])
-    doc = source.doc if source and source.doc else ""
+    doc = _docstring(entry)
     module, _, name = entry.target.rpartition(".")
     paper = re.search(r"https?://(?:doi\.org|arxiv\.org)/\S*[\w/]", doc)
     equation = EQUATION.search(" ".join(doc.split()))
@@ -182,9 +181,9 @@ def _facts(entry: Entry, cells: list[dict[str, Any]], shared: bool) -> list[tupl
 
 
 def _docstring(entry: Entry) -> str:
-    """Docstring of its class as HTML, read without an import: equation, source, arguments."""
+    """Docstring of its class, read without an import: equation, source, arguments."""
     source = class_source({"_target_": entry.target}, []) if entry.target else None
-    return prose.docstring(source.doc) if source and source.doc else ""
+    return source.doc or "" if source else ""
 
 
 def _cells_by(kind: str, content: Content) -> dict[str, list[dict[str, Any]]]:
