@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from physml.base import files
 from physml.base.errors import ConfigError
 from physml.base.paths import display_path
-from physml.cli.console import print_document
+from physml.cli.console import Line, aligned, print_document, show_requested, terminal_width
 from physml.cli.options import (
     PUBLISHED,
     SMOKE,
@@ -97,7 +97,6 @@ def _run(options: argparse.Namespace) -> int:
 
 def _results(path: Path, options: argparse.Namespace) -> int:
     """A table of results; returns the exit code."""
-    from physml.cli.console import show_requested
     from physml.queue.requested import RequestedRuns
     from physml.records import costs, record
     from physml.report.table.collect import collect, recorded
@@ -258,7 +257,6 @@ def _write_overview() -> int:
 
 
 def _all_with_state() -> int:
-    from physml.cli.console import Line, aligned, terminal_width
     from physml.listing import tables as table_index
     from physml.report.table.spec import table_ids
     from physml.run.progress import tracked

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from physml.base.paths import results_root
+from physml.cli.console import Line, aligned
 
 if TYPE_CHECKING:
     from physml.records.schema import Record
@@ -62,7 +63,6 @@ def _send(upload: "Upload") -> int:
 
 
 def _plan(upload: "Upload") -> int:
-    from physml.cli.console import Line, aligned
 
     lacking = upload.lacking()
     every = Counter(run.place.folder for run, _ in upload.runs)
