@@ -141,12 +141,6 @@ def test_labels_have_pages_of_their_own(first, second):
     assert slug(first).strip("-") and "/" not in slug(first)
 
 
-def test_the_front_holds_rows_that_none_beats_in_both():
-    values = {"a": (1.0, 3.0), "b": (2.0, 1.0), "c": (2.0, 1.5), "d": (0.5, 9.0)}
-    rows = [pareto.Row(label, *value) for label, value in values.items()]
-    assert [row.label for row in pareto.pareto(rows)] == ["b", "a", "d"]
-
-
 @given(st.lists(st.tuples(st.floats(0, 9), st.floats(0.1, 9)), min_size=1, max_size=12))
 def test_every_row_is_on_the_front_or_beaten_by_it(values):
     rows = [pareto.Row(str(i), *value) for i, value in enumerate(values)]
