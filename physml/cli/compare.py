@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from physml.base import files
-from physml.base.errors import ConfigError, InputError, suggest
+from physml.base.errors import ConfigError, InputError
 from physml.base.paths import display_path
 from physml.cli.console import print_document
 
 if TYPE_CHECKING:
     from physml.report.compare.text import Rows
-    from physml.report.table.spec import Column, TableSpec
 
 
 def add(commands: Any) -> None:
@@ -78,34 +77,19 @@ def _of_table(options: argparse.Namespace) -> "Rows":
     spec = load_table(find_table(options.table, options.paper))
     spec = with_rows(spec, map(parse_row, options.row)) if options.row else spec
     hint = f"Train what is missing with physml table {options.table}, or choose other rows."
-    return rows_of_table(spec, (options.first, options.second), _columns(spec, options.column), hint)
-
-
-def _columns(spec: "TableSpec", key: str | None) -> "list[Column]":
-    columns = [column for column in spec.columns if key in (None, column.key)]
-    if not columns:
-        keys = [column.key for column in spec.columns]
-        raise ConfigError(f"{spec.id} has no column {key!r}. {suggest(str(key), keys)}")
-    return columns
+    return rows_of_table(spec, (options.first, options.second), options.column, hint)
 
 
 # --- two experiments
 
 
 def _of_experiments(options: argparse.Namespace) -> "Rows":
-    from physml.listing.rows import both
-    from physml.report.compare.rows import columns_of, spread_of
-    from physml.report.compare.text import compared
+    from physml.listing.rows import rows_of_experiments
 
     for name in ("column", "row"):
         if getattr(options, name):
             raise ConfigError(f"--{name} is for rows of a table: give --table too.")
-    first, second = both(options.first, options.second)
-    columns = columns_of(first, second, options.metric, options.better)
-    hint = "Train more with physml run experiment=NAME split=N seed=N."
-    return compared(
-        "compare", columns, {c.key: (first, second) for c in columns}, {}, spread_of(first, second), hint
-    )
+    return rows_of_experiments(options.first, options.second, options.metric, options.better)
 
 
 # --- two runs
