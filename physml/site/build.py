@@ -5,7 +5,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from physml.base.errors import InputError, RunFailed, needed_by
@@ -27,14 +26,10 @@ MARK = ".physml-site"  # in a folder that was made here, and so may be replaced
 MODULES = ("physml", "physml.models", "physml.estimators")  # of the reference
 
 
-@dataclass(frozen=True)
-class Built:
-    pages: int
-    bytes: int
-
-
-def build(out: Path, base: str | None = None, *, api: bool = False) -> Built:
+def build(out: Path, base: str | None = None, *, api: bool = False) -> tuple[int, int]:
     """The whole site into a folder, new, empty or built before: beside it first, and then in its place.
+
+    Returns how many pages and bytes it has.
 
     base: where it will be served, for the sitemap; None: no sitemap. api: with a reference of the library.
     Raises: InputError where the folder holds something else.
@@ -72,7 +67,7 @@ def one_table(results: Results) -> str:
     return Renderer().text("table.html.j2", "", paper="", inline=True, **table_context(results))
 
 
-def _written(folder: Path, pages: Iterator[Page]) -> Built:
+def _written(folder: Path, pages: Iterator[Page]) -> tuple[int, int]:
     count = size = 0
     for name, content in pages:
         path = folder / name
@@ -83,7 +78,7 @@ def _written(folder: Path, pages: Iterator[Page]) -> Built:
             path.write_text(content, encoding="utf-8")
         count += name.endswith(".html")
         size += path.stat().st_size
-    return Built(count, size)
+    return count, size
 
 
 def _pages(content: Content, base: str | None, api: bool) -> Iterator[Page]:

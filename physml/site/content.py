@@ -26,7 +26,6 @@ from physml.report.table.spec import (
     find_table,
     kind_of,
     load_table,
-    natural,
     table_ids,
 )
 from physml.report.text.document import Document
@@ -148,13 +147,12 @@ def gather() -> Content:
         for ident, path in paths.items()
         if kind_of(path) == "settings"
     }
-    figures = {entry.name: load_figure(find_figure(entry.name, "")) for entry in inventory.figures()}
     experiments = {e for table_results in results.values() for e in experiments_of(table_results.spec)}
     tasks = inventory.tasks()
     return Content(
         tables=results,
         settings=settings,
-        figures=dict(sorted(figures.items(), key=lambda item: natural(item[0]))),
+        figures={entry.name: load_figure(find_figure(entry.name)) for entry in inventory.figures()},
         models=inventory.models(),
         tasks=tasks,
         searches=studies.searches(CONF),

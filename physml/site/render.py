@@ -65,20 +65,17 @@ class Renderer:
         )
         return environment
 
-    @cached_property
-    def _style(self) -> str:
-        return (ASSETS / "site.css").read_text(encoding="utf-8")
-
     def page(self, template: str, name: str, **context: Any) -> Page:
         """A page, with its path on the site."""
         return name, self.text(template, name, **context)
 
     def text(self, template: str, name: str, *, inline: bool = False, **context: Any) -> str:
         """Of the page with this path. inline: alone, with its style in it and no links to others."""
+        style = Markup((ASSETS / "site.css").read_text(encoding="utf-8")) if inline else None
         common = {
             "root": "../" * name.count("/"),
             "here": next((title for title, page in MENU if page == name), None),
-            "inline": Markup(self._style) if inline else None,
+            "inline": style,
             "version": __version__,
             "commit": self.commit,
             "docs": DOCS.is_dir(),  # an installed wheel has none

@@ -111,9 +111,8 @@ def table_context(results: Results) -> dict[str, Any]:
         },
         "columns": [ColumnView(results, column) for column in results.spec.columns],
         "costs": list(pareto.pictures(results)),
-        "rest": document.long[
-            len(results.spec.columns) :
-        ],  # the grids of columns are shown with their intervals
+        # The grids of columns are shown with their intervals.
+        "rest": document.long[len(results.spec.columns) :],
         "command": f"physml table {results.spec.id}",
     }
 
