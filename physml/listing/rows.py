@@ -14,6 +14,7 @@ from physml.records import record
 from physml.records.schema import Record
 from physml.report.compare.rows import Side, columns_of, spread_of
 from physml.report.compare.text import Rows, compared
+from physml.report.stats.summary import Better
 from physml.report.table.runs import Runs
 from physml.report.table.spec import Cell, Row, TableSpec
 from physml.run.named import folder_named
@@ -68,7 +69,7 @@ def rows_of_table(spec: TableSpec, labels: tuple[str, str], key: str | None, hin
 # --- two experiments
 
 
-def rows_of_experiments(first: str, second: str, metric: str | None, better: str | None) -> Rows:
+def rows_of_experiments(first: str, second: str, metric: str | None, better: Better | None) -> Rows:
     """The runs of two names, of the same task, but of two settings, compared."""
     sides = side_of(first), side_of(second)
     of = [(side.runs.experiment, side.runs.identity) for side in sides]

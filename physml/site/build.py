@@ -52,7 +52,7 @@ def build(out: Path, base: str | None = None, *, api: bool = False) -> tuple[int
 
 
 def write_reference(folder: Path) -> None:
-    """What a user of the library calls, by pdoc in a process of its own. MissingExtra without pdoc."""
+    """Pages on what users of the library call, by pdoc in a process of its own. MissingExtra without pdoc."""
     with needed_by("the reference"):
         import pdoc  # noqa: F401
     options = ["--docformat", "google", "--output-directory", str(folder)]

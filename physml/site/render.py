@@ -70,7 +70,7 @@ class Renderer:
         return name, self.text(template, name, **context)
 
     def text(self, template: str, name: str, *, inline: bool = False, **context: Any) -> str:
-        """Of the page with this path. inline: alone, with its style in it and no links to others."""
+        """The text of the page with this path. inline: alone, with its style in it and no links to others."""
         style = Markup((ASSETS / "site.css").read_text(encoding="utf-8")) if inline else None
         common = {
             "root": "../" * name.count("/"),

@@ -90,7 +90,7 @@ def test_status_of_a_table_before_and_after(forked, shared, capsys):
 
 
 def test_the_runs_of_an_experiment_are_those_of_its_tables(capsys):
-    """Where a table has each split with one seed, no other pairs are wanted."""
+    """No other pairs are wanted where a table has each split with one seed."""
     for seeds, count in (((), 5), (("--seeds", "0,1"), 10)):
         assert main.main(["status", "heterophily/chameleon_filtered-mlp", *seeds]) == 0
         assert f"mlp: {count} runs: " in capsys.readouterr().out
