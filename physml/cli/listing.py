@@ -94,8 +94,8 @@ def short(entries: list["Entry"]) -> str:
     return one_line([(entry.name, entry.about) for entry in entries]) or "none yet"
 
 
-def text(entries: list["Entry"], width: int | None = None) -> str:
-    """One entry a line, long descriptions continued below; `width` is the terminal's when not given."""
+def text(entries: list["Entry"]) -> str:
+    """One entry a line, long descriptions continued below."""
     about = [f"{entry.about} [{entry.facts}]" if entry.facts else entry.about for entry in entries]
     lines = [Line((entry.name, words), entry.below) for entry, words in zip(entries, about, strict=True)]
-    return aligned(lines, width or terminal_width(110)) or "none yet"
+    return aligned(lines, terminal_width(110)) or "none yet"

@@ -115,7 +115,7 @@ def test_a_docstring_has_its_equations_and_arguments():
     ],
 )
 def test_an_equation_has_elements_of_mathml_alone(text: str) -> None:
-    equation = prose.mathml(text, "block")
+    equation = prose.mathml(text)
     assert equation.startswith(("<math ", "<code>"))
     tree = ElementTree.fromstring(equation)
     assert {element.tag.rpartition("}")[2] for element in tree.iter()} <= {*prose.ELEMENTS, "code"}
@@ -125,7 +125,7 @@ def test_an_equation_has_elements_of_mathml_alone(text: str) -> None:
 def test_an_equation_breaks_before_signs_that_no_bracket_holds_and_else_is_code():
     page = prose.docstring(r":math:`y = (a + b) z + \frac{c + d}{e}`")
     assert page.count("<math") == 3 and "<code>" not in page
-    assert prose.mathml(r"\frac{", "block") == r"<code>\frac{</code>"
+    assert prose.mathml(r"\frac{") == r"<code>\frac{</code>"
 
 
 def test_a_long_reason_stands_on_the_page_of_its_cell_alone():
