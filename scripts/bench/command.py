@@ -14,7 +14,7 @@ Result = dict[str, Any]
 
 
 def parser(module: str, doc: str | None) -> argparse.ArgumentParser:
-    """Of `python -m scripts.bench.<module>`, with the first line of its docstring."""
+    """The parser of `python -m scripts.bench.<module>`, with the first line of its docstring."""
     purpose = (doc or "").partition("\n")[0]
     return argparse.ArgumentParser(prog=f"python -m scripts.bench.{module}", description=purpose)
 

@@ -87,12 +87,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     torch.set_num_threads(1)
     sizes = {"B": options.batch, "D": options.features, "H": options.hidden}
     result = store.head(options.device)
-    result |= {
-        "device": options.device,
-        "sizes": sizes,
-        "run": store.moment(options.device, 1),
-        "lengths": {},
-    }
+    result |= {"device": options.device, "sizes": sizes}
+    result |= {"run": store.moment(options.device, 1), "lengths": {}}
     for length in options.lengths:
         at = Workload("layers", "layers", "unicornn", length, **sizes)
         steps = {name: Pass(name, at, options.device) for name in LAYERS}

@@ -50,7 +50,7 @@ def machine_class(facts: Mapping[str, Any]) -> str:
 
 
 def head(device: str) -> dict[str, Any]:
-    """What a result on a device begins with."""
+    """The keys with which a result on a device begins."""
     facts = machine(device)
     return {"schema": SCHEMA, "class": machine_class(facts), "machine": facts}
 

@@ -55,18 +55,12 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Microseconds of one step, every variant of a size interleaved, on one thread."""
     torch.set_num_threads(1)
     result = store.head("cpu")
-    result |= {
-        "batch": options.batch,
-        "features": options.features,
-        "run": store.moment("cpu", 1),
-        "cases": [],
-    }
+    result |= {"batch": options.batch, "features": options.features}
+    result |= {"run": store.moment("cpu", 1), "cases": []}
     for name, settings in RECURRENCES.items():
         for hidden in options.hidden:
-            workload = Workload(
-                name, name, name, 1, options.batch, options.features, hidden, settings=settings
-            )
-            steps, refused = steps_of(workload)
+            sizes = 1, options.batch, options.features, hidden
+            steps, refused = steps_of(Workload(name, name, name, *sizes, settings=settings))
             times = interleave(steps, options.rounds, budget_s=60)
             case = {"recurrence": name, "H": hidden, "variants": {**times, **refused}}
             result["cases"].append(case)

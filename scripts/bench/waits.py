@@ -145,12 +145,8 @@ PARTS: dict[str, tuple[Callable[..., dict[str, Made]], Sequence[Any]]] = {
 
 def processes(words: Sequence[str], folder: str) -> float:
     """Processor seconds of `physml` with these words, its children and theirs: a fork server, say."""
-    variables = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "PHYSML_RESULTS": folder,
-        "PHYSML_RUNS": f"{folder}/work",
-    }
+    own = {"PHYSML_RESULTS": folder, "PHYSML_RUNS": f"{folder}/work"}
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", **own}
     done = subprocess.run(
         [sys.executable, "-m", "scripts.bench.waits", "--count", *words],
         env=variables,
@@ -231,12 +227,8 @@ def text(result: dict[str, Any]) -> str:
         for way, facts in ways.items()
         if "ms" not in facts
     }
-    lines = [
-        f"# Where users wait, on {store.machine_name(result['machine'])}",
-        "",
-        report.moment(result["moment"]),
-        "",
-    ]
+    machine = store.machine_name(result["machine"])
+    lines = [f"# Where users wait, on {machine}", "", report.moment(result["moment"]), ""]
     lines += [*report.table(heads, rows), ""] if rows else []
     lines += [f"{way}: {reason}" for way, reason in sorted(reasons)]
     seconds = [[name, report.number(value)] for name, value in result.get("processes", {}).items()]
