@@ -17,33 +17,22 @@ def add(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from physml.config.compose import compose
     from physml.report.references import bibtex, cited, of_physml, references
+    from physml.report.table.spec import experiments_of, find_table, kind_of, load_table
 
-    papers: dict[str, None] = {}
-    models: dict[str, None] = {}
-    datasets: dict[str, None] = {}
+    papers: list[str] = []
+    models: list[str] = []
+    datasets: list[str] = []
     for ident in options.ids:
-        _add(ident, options.paper, papers, models, datasets)
+        path = find_table(ident, options.paper)
+        papers.append(path.stem.partition("-")[0])
+        for experiment in [] if kind_of(path) == "settings" else experiments_of(load_table(path)):
+            composed = compose([f"experiment={experiment}"])
+            models += filter(None, [composed.choices.get("model")])
+            datasets += composed.datasets
     if not options.ids:
-        papers = dict.fromkeys(key for reference in references().values() for key in reference.papers)
+        papers = [key for reference in references().values() for key in reference.papers]
     entries = [bibtex(key, reference) for key, reference in cited(papers, models, datasets).items()]
     print("\n\n".join([of_physml(), *entries]))
     return 0
-
-
-def _add(
-    ident: str, paper: str, papers: dict[str, None], models: dict[str, None], datasets: dict[str, None]
-) -> None:
-    """The paper, the models and the data sets of a table."""
-    from physml.config.compose import compose
-    from physml.report.table.spec import experiments_of, find_table, kind_of, load_table
-
-    path = find_table(ident, paper)
-    papers[path.stem.partition("-")[0]] = None
-    if kind_of(path) == "settings":
-        return
-    for experiment in experiments_of(load_table(path)):
-        composed = compose([f"experiment={experiment}"])
-        if model := composed.choices.get("model"):
-            models[model] = None
-        datasets |= dict.fromkeys(composed.datasets)

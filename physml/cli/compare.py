@@ -1,16 +1,19 @@
-"""`physml compare`: two rows of a table, or two experiments, by their runs of equal split and seed."""
+"""`physml compare`: two rows of a table, or two experiments, by their runs of equal split and seed.
+
+`physml diff`: what two runs differ in.
+"""
 
 import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from physml.base.errors import ConfigError, InputError, suggest
+from physml.base import files
+from physml.base.errors import ConfigError, InputError
 from physml.base.paths import display_path
 from physml.cli.console import print_document
 
 if TYPE_CHECKING:
     from physml.report.compare.text import Rows
-    from physml.report.table.spec import Column, TableSpec
 
 
 def add(commands: Any) -> None:
@@ -38,11 +41,15 @@ def add(commands: Any) -> None:
     compare.add_argument("--long", action="store_true", help="the runs, pair by pair")
     compare.add_argument("--rules", action="store_true", help="how they are compared")
     compare.add_argument("--out", metavar="FILE", help="write it too: .md or .csv")
-    compare.set_defaults(command=_run)
+    compare.set_defaults(command=_compare)
+    diff = commands.add_parser("diff", help="what two runs differ in")
+    diff.add_argument(
+        "records", nargs=2, metavar="RECORD", help="a record, its place below results/runs, or an experiment"
+    )
+    diff.set_defaults(command=_diff)
 
 
-def _run(options: argparse.Namespace) -> int:
-    from physml.base import files
+def _compare(options: argparse.Namespace) -> int:
     from physml.report.compare.text import document
     from physml.report.text.document import FORMS
 
@@ -70,31 +77,35 @@ def _of_table(options: argparse.Namespace) -> "Rows":
     spec = load_table(find_table(options.table, options.paper))
     spec = with_rows(spec, map(parse_row, options.row)) if options.row else spec
     hint = f"Train what is missing with physml table {options.table}, or choose other rows."
-    return rows_of_table(spec, (options.first, options.second), _columns(spec, options.column), hint)
-
-
-def _columns(spec: "TableSpec", key: str | None) -> "list[Column]":
-    columns = [column for column in spec.columns if key in (None, column.key)]
-    if not columns:
-        keys = [column.key for column in spec.columns]
-        raise ConfigError(f"{spec.id} has no column {key!r}. {suggest(str(key), keys)}")
-    return columns
+    return rows_of_table(spec, (options.first, options.second), options.column, hint)
 
 
 # --- two experiments
 
 
 def _of_experiments(options: argparse.Namespace) -> "Rows":
-    from physml.listing.rows import both
-    from physml.report.compare.rows import columns_of, spread_of
-    from physml.report.compare.text import compared
+    from physml.listing.rows import rows_of_experiments
 
     for name in ("column", "row"):
         if getattr(options, name):
             raise ConfigError(f"--{name} is for rows of a table: give --table too.")
-    first, second = both(options.first, options.second)
-    columns = columns_of(first, second, options.metric, options.better)
-    hint = "Train more with physml run experiment=NAME split=N seed=N."
-    return compared(
-        "compare", columns, {c.key: (first, second) for c in columns}, {}, spread_of(first, second), hint
-    )
+    return rows_of_experiments(options.first, options.second, options.metric, options.better)
+
+
+# --- two runs
+
+
+def _diff(options: argparse.Namespace) -> int:
+    """Prints the leaves in which two records differ; exit code 0 either way."""
+    from physml.records import record
+    from physml.run.named import run_of
+
+    first, second = (run_of(name, split=0, seed=0) for name in options.records)
+    for run in (first, second):
+        run.pop("path", None)
+    differences = record.differences(first, second)
+    for key, a, b in differences:
+        print(f"{key}: {a!r} | {b!r}")
+    if not differences:
+        print("no difference")
+    return 0

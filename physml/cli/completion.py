@@ -1,7 +1,6 @@
 """`physml completion`: what a shell needs to complete commands, options and ids."""
 
 import argparse
-from collections.abc import Iterator
 from typing import Any
 
 # The command -> where the names of its arguments are found in conf/.
@@ -20,30 +19,17 @@ def add(commands: Any) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     from physml.base.errors import needed_by
-    from physml.cli.main import parser
+    from physml.cli.main import commands_of, parser
+    from physml.config import conf_files
 
     with needed_by("physml completion"):
         import shtab
 
     top = parser()
-    for name, command in _commands(top):
-        _offer_names(name, command)
+    # Known names become choices of this one parser, which parses nothing: any path stays allowed.
+    commands = commands_of(top)
+    for name, group in GROUPS.items():
+        (ids,) = (action for action in commands[name]._actions if action.dest == "ids")
+        ids.choices = sorted(conf_files.files(group))
     print(shtab.complete(top, options.shell))
     return 0
-
-
-def _commands(top: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    for action in top._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            yield from action.choices.items()
-
-
-def _offer_names(name: str, command: argparse.ArgumentParser) -> None:
-    """Make the known names choices of this one parser, which parses nothing: any path stays allowed."""
-    from physml.config import conf_files
-
-    if name not in GROUPS:
-        return
-    for action in command._actions:
-        if action.dest == "ids":
-            action.choices = sorted(conf_files.files(GROUPS[name]))

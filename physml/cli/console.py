@@ -125,7 +125,7 @@ def aligned(lines: Sequence[Line | str], width: int | None = None) -> str:
 
 def one_line(rows: Sequence[tuple[str, ...]]) -> str:
     """Aligned columns, one line a row: cut to the width of a terminal, whole in a pipe."""
-    whole = aligned([Line(row, whole=True) for row in rows])
+    whole = aligned([Line(row) for row in rows])
     if not sys.stdout.isatty():
         return whole
     width = terminal_width(80)

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from physml.base.paths import display_path
+from physml.cli.console import Line, aligned, terminal_width
 from physml.cli.options import VERIFY, add_options
 
 if TYPE_CHECKING:
-    from physml.cli.console import Line
     from physml.data.catalogue import DataRow
 
 
@@ -47,7 +47,6 @@ def _run(options: argparse.Namespace) -> int:
 
 def short(rows: "Sequence[DataRow]") -> str:
     """For each data set the state of its files, their size and the licence; in a pipe one line each."""
-    from physml.cli.console import Line, aligned, terminal_width
     from physml.data.catalogue import size_text
 
     of: dict[str, list[DataRow]] = {}
@@ -64,15 +63,12 @@ def short(rows: "Sequence[DataRow]") -> str:
     return aligned(lines, terminal_width(80) if sys.stdout.isatty() else None)
 
 
-def text(rows: "Sequence[DataRow]", width: int | None = None) -> str:
-    """Data sets with their files below, wrapped at `width`, the terminal's when not given; no path is cut."""
-    from physml.cli.console import aligned, terminal_width
-
-    return aligned(list(_lines(rows)), max(width or terminal_width(110), 60))
+def text(rows: "Sequence[DataRow]") -> str:
+    """Data sets with their files below, wrapped at the width of the terminal; no path is cut."""
+    return aligned(list(_lines(rows)), max(terminal_width(110), 60))
 
 
-def _lines(rows: "Sequence[DataRow]") -> "Iterator[Line | str]":
-    from physml.cli.console import Line
+def _lines(rows: "Sequence[DataRow]") -> Iterator[Line | str]:
     from physml.data.catalogue import size_text
 
     widest = max((len(size_text(row.size)) for row in rows), default=0)

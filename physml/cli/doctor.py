@@ -5,7 +5,6 @@ broken package is one line.
 """
 
 import argparse
-import dataclasses
 import importlib
 import importlib.metadata
 import importlib.util
@@ -49,7 +48,6 @@ class Row:
     value: str
     state: State = "ok"
     hint: str = ""
-    topic: str = ""
 
 
 def add(commands: Any) -> None:
@@ -71,18 +69,19 @@ def findings(topic: str) -> list[Row]:
         rows += CHECKS[topic]()
     except Exception as error:
         rows.append(Row(topic, f"the check failed: {type(error).__name__}: {_short(error)}", "note"))
-    return [dataclasses.replace(row, topic=topic) for row in rows]
+    return rows
 
 
-def text(rows: list[Row]) -> str:
+def text(topics: dict[str, list[Row]]) -> str:
     """Missing things first, then those worth knowing, then the rest by topic; each row once."""
+    rows = [row for of_topic in topics.values() for row in of_topic]
     missing, notes = ([row for row in rows if row.state == state] for state in ("missing", "note"))
     count = f"{len(missing)} missing, marked with !" if missing else "Nothing is missing."
     lines: list[Line | str] = [count]
     for title, group in (("missing", missing), ("worth knowing", notes)):
         lines += ["", title, *(line for row in group for line in _lines(row))] if group else []
-    for topic in dict.fromkeys(row.topic for row in rows):
-        good = [row for row in rows if row.topic == topic and row.state == "ok"]
+    for topic, of_topic in topics.items():
+        good = [row for row in of_topic if row.state == "ok"]
         lines += ["", topic, *(line for row in good for line in _lines(row))] if good else []
     return aligned(lines)
 
@@ -96,9 +95,9 @@ def _run(options: argparse.Namespace) -> int:
     """Exit code 1 if something needed is missing."""
     if options.shared:
         return _shared(options)
-    rows = [row for topic in CHECKS for row in findings(topic)]
-    print(text(rows))
-    return int(any(row.state == "missing" for row in rows))
+    topics = {topic: findings(topic) for topic in CHECKS}
+    print(text(topics))
+    return int(any(row.state == "missing" for of_topic in topics.values() for row in of_topic))
 
 
 def _shared(options: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 from physml.base import doing
 from physml.base.errors import ConfigError, suggest
 from physml.base.paths import display_path
+from physml.cli.console import show_requested
 from physml.cli.options import PUBLISHED, SMOKE, add_options, each, results_folder, run_options, smoke_roots
 
 
@@ -39,7 +40,6 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _figure(name: str, options: argparse.Namespace) -> int:
-    from physml.cli.console import show_requested
     from physml.queue.requested import RequestedRuns
     from physml.report.figure.collect import collect, state_lines
     from physml.report.figure.files import write_figure

@@ -53,7 +53,7 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def names(width: int | None = None) -> str:
+def names() -> str:
     """The names of models, tasks, tables and figures, and how many experiments and searches there are."""
     from physml.listing import inventory
 
@@ -63,7 +63,7 @@ def names(width: int | None = None) -> str:
         many = kind in ("experiments", "searches")
         lines.append(f"{len(known)} {kind}" + ("" if many else ":"))
         if not many:
-            lines.append(textwrap.fill(", ".join(known), width or terminal_width(110), **WRAP))
+            lines.append(textwrap.fill(", ".join(known), terminal_width(110), **WRAP))
     return "\n".join([*lines, "physml list KIND has a line for each, physml list KIND NAME all on one."])
 
 
@@ -94,8 +94,8 @@ def short(entries: list["Entry"]) -> str:
     return one_line([(entry.name, entry.about) for entry in entries]) or "none yet"
 
 
-def text(entries: list["Entry"], width: int | None = None) -> str:
-    """One entry a line, long descriptions continued below; `width` is the terminal's when not given."""
+def text(entries: list["Entry"]) -> str:
+    """One entry a line, long descriptions continued below."""
     about = [f"{entry.about} [{entry.facts}]" if entry.facts else entry.about for entry in entries]
     lines = [Line((entry.name, words), entry.below) for entry, words in zip(entries, about, strict=True)]
-    return aligned(lines, width or terminal_width(110)) or "none yet"
+    return aligned(lines, terminal_width(110)) or "none yet"

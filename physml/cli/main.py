@@ -5,6 +5,7 @@ import importlib
 import logging
 import os
 import re
+import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -15,8 +16,8 @@ from physml import __version__
 from physml.base.errors import ConfigError, InputError, PhysmlError, suggest
 from physml.cli.console import Line, aligned, write_what_the_terminal_can
 from physml.cli.distribution import distributed, of_pilot
-from physml.cli.hydra_options import translated
 from physml.cli.options import CONFIGS, add_options, own_configs
+from physml.config.hydra_words import refuse_option
 from physml.training.interrupt import SIGNALS, handled
 
 # The commands by purpose, in the order of `physml --help`.
@@ -27,8 +28,12 @@ GROUPS = {
     "operate": ("status", "logs", "failed", "retry", "pilot", "completion"),
 }
 # The module of a command, where it has another name.
-MODULES = {"list": "listing", "pilot": "distribution", **dict.fromkeys(("logs", "failed", "retry"), "status")}
+MODULES = {
+    **{"list": "listing", "pilot": "distribution", "diff": "compare"},
+    **dict.fromkeys(("logs", "failed", "retry"), "status"),
+}
 COMMANDS = {name: MODULES.get(name, name) for names in GROUPS.values() for name in names}
+BEFORE_RUN = ("-m", "--multirun", "-c", "--cfg", "--resolve")  # typed so for a program of Hydra
 ENDING = [number for number in SIGNALS if number != signal.SIGINT]
 EPILOG = """first steps:
   physml table lem-4 --no-run        a table of a paper beside recorded runs
@@ -99,20 +104,54 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
             word.encode()
         except UnicodeEncodeError as error:
             raise InputError(f"an argument must be UTF-8 text; got {word!a}.") from error
-    arguments = translated(arguments, COMMANDS)
-    top = parser(arguments[0] if arguments else None)
+    arguments = translated(arguments)
+    top = parser(arguments[0])
     options, rest = top.parse_known_args(arguments)
     name = next((name for name in ("overrides", "ids", "names") if hasattr(options, name)), None)
     if strange := [word for word in rest if word.startswith("-") or name is None]:
         settings = "Settings are written KEY=VALUE, such as model=lem. " if name == "overrides" else ""
-        near = get_close_matches(strange[0].partition("=")[0], _options(top, arguments[0]), n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"See physml {arguments[0]} --help"
+        command = commands_of(top).get(arguments[0], top)
+        near = get_close_matches(strange[0].partition("=")[0], command._option_string_actions, n=1)
+        hint = f"Did you mean {near[0]}?" if near else f"See {command.prog} --help"
         top.error(f"unrecognized arguments: {' '.join(strange)}. {settings}{hint}")
     if name and rest:
         setattr(options, name, [*getattr(options, name), *rest])
     if getattr(options, "probe", False) and not options.plan:
         raise ConfigError("--probe measures what --plan shows: give both.")
     return options
+
+
+def translated(arguments: list[str]) -> list[str]:
+    """A line typed for Hydra, in words of this program: `--cfg job` becomes `--cfg`; options and forms that
+    mean nothing here are refused with a hint. docs/hydra.md has the list.
+    """
+    first = arguments[0]
+    if first not in COMMANDS:
+        if first in BEFORE_RUN or ("=" in first and not first.startswith("-")):
+            meant = shlex.join(["physml", "run", *arguments])
+            raise ConfigError(f"settings belong to a command. Did you mean: {meant}")
+        refuse_option(first)
+    if first != "run":
+        return arguments
+    words: list[str] = []
+    for word in arguments:
+        name, equals, value = word.partition("=")
+        if name in ("-c", "--cfg"):
+            words.append("--cfg")
+            _refuse_other(value if equals else "job")
+        elif words[-1:] == ["--cfg"] and word in ("job", "hydra", "all"):
+            _refuse_other(word)
+        else:
+            refuse_option(word)
+            words.append(word)
+    if "--resolve" in words and "--cfg" not in words:
+        raise ConfigError("--resolve belongs to --cfg: give both.")
+    return words
+
+
+def _refuse_other(value: str) -> None:
+    if value != "job":
+        raise ConfigError(f"--cfg {value}: a run has no config of Hydra's own. --cfg job prints the config.")
 
 
 def parser(command: str | None = None) -> argparse.ArgumentParser:
@@ -128,10 +167,10 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
     return top
 
 
-def _options(top: argparse.ArgumentParser, command: str) -> list[str]:
-    """The options of a command."""
+def commands_of(top: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The parsers of the commands, by name."""
     (commands,) = cast(Any, top._subparsers)._group_actions
-    return [*commands.choices[command]._option_string_actions] if command in commands.choices else []
+    return dict(commands.choices)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -158,7 +197,3 @@ class _Grouped(_Parser):
             shown = [Line((f"  {name}", helps[name])) for name in names if name in helps]
             lines.append(f"{title}:\n{aligned(shown, 80)}\n" if shown else "")
         return "\n".join([*filter(None, lines), EPILOG])
-
-
-if __name__ == "__main__":
-    sys.exit(main())

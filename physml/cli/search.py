@@ -5,6 +5,7 @@ import os
 from typing import Any
 
 from physml.base.paths import display_path
+from physml.cli.console import Line, aligned
 from physml.cli.options import ENGINE, JOBS, VERIFY, add_options, count, each
 
 
@@ -90,7 +91,6 @@ def _picture(name: str) -> int:
 
 
 def _plan(name: str, options: argparse.Namespace) -> int:
-    from physml.cli.console import Line, aligned
     from physml.queue.engines import session
     from physml.search import plan as search_plan
 

@@ -37,8 +37,8 @@ def _run(options: argparse.Namespace) -> int:
     from physml.site.build import build
 
     out = Path(options.out).expanduser()
-    built = build(out, options.url, api=options.api)
-    print(f"written: {display_path(out / 'index.html')}, {built.pages} pages, {built.bytes / 2**20:.0f} MiB")
+    pages, size = build(out, options.url, api=options.api)
+    print(f"written: {display_path(out / 'index.html')}, {pages} pages, {size / 2**20:.0f} MiB")
     if options.serve is not None:
         _serve(out, options.serve)
     return 0

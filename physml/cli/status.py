@@ -2,12 +2,14 @@
 
 import argparse
 import time
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from physml.base import opened
 from physml.base.errors import ConfigError
 from physml.base.paths import display_path, work_root
+from physml.cli.console import Line, aligned, terminal_width
 from physml.cli.options import add_options
 
 if TYPE_CHECKING:
@@ -80,10 +82,10 @@ def _planned(name: str, options: argparse.Namespace) -> "list[Planned]":
     seeds = parse_seeds(options.seeds) if options.seeds else None
     content = read_yaml(Path(absolute(name))) if name.endswith(YAML) else {}
     if studies.is_name(name) or (content and not {"rows", "title"} & content.keys()):
-        of = final_runs(name) or {(0, 0)}
-        splits = sorted({split for split, _ in of})
-        requested_seeds = seeds or sorted({seed for _, seed in of})
-        runs = [(name, split, seed) for split in splits for seed in requested_seeds]
+        places = sorted(final_runs(name) or {(0, 0)})
+        if seeds:
+            places = list(product(sorted({split for split, _ in places}), seeds))
+        runs = [(name, split, seed) for split, seed in places]
     elif name in figure_spec.figure_ids() or (content and "rows" not in content):
         figure = figure_spec.load_figure(figure_spec.find_figure(name, options.paper))
         runs = (figure.with_seeds(seeds) if seeds else figure).runs
@@ -115,7 +117,6 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _print(runs: "list[Seen]") -> None:
-    from physml.cli.console import Line, aligned, terminal_width
 
     if runs:
         lines = [Line((f"  {run.state}", run.spec.label), (run.text,) if run.text else ()) for run in runs]

@@ -10,9 +10,10 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from physml.base import files
 from physml.base.errors import ConfigError
 from physml.base.paths import display_path
-from physml.cli.console import print_document
+from physml.cli.console import Line, aligned, print_document, show_requested, terminal_width
 from physml.cli.options import (
     PUBLISHED,
     SMOKE,
@@ -96,7 +97,6 @@ def _run(options: argparse.Namespace) -> int:
 
 def _results(path: Path, options: argparse.Namespace) -> int:
     """A table of results; returns the exit code."""
-    from physml.cli.console import show_requested
     from physml.queue.requested import RequestedRuns
     from physml.records import costs, record
     from physml.report.table.collect import collect, recorded
@@ -183,7 +183,6 @@ def _smoke_end(spec: "TableSpec", finished: set[str]) -> str:
 
 def _write_page(spec: "TableSpec", requested: "RequestedRuns", options: argparse.Namespace) -> None:
     """The table as a page to send."""
-    from physml.base import files
     from physml.site.build import one_table
     from physml.site.content import results_of
 
@@ -194,7 +193,6 @@ def _write_page(spec: "TableSpec", requested: "RequestedRuns", options: argparse
 
 def _latex(table: "Table", options: argparse.Namespace) -> None:
     """Writes or prints the table for a paper."""
-    from physml.base import files
     from physml.report.table.latex import USUAL, latex_table
 
     columns, show = (text.split(",") if text else [] for text in (options.columns, options.show))
@@ -242,14 +240,13 @@ def _write(document: "Document", options: argparse.Namespace) -> None:
     from physml.report.text.document import write
 
     with results_folder("tables", options.smoke) as folder:
-        files = write(document, folder)
-    for file in files:
+        written = write(document, folder)
+    for file in written:
         print(f"written: {display_path(file)}")
 
 
 def _write_overview() -> int:
     """results/README.md: every table in a line."""
-    from physml.base import files
     from physml.base.paths import results_root
     from physml.listing.overview import overview
 
@@ -260,7 +257,6 @@ def _write_overview() -> int:
 
 
 def _all_with_state() -> int:
-    from physml.cli.console import Line, aligned, terminal_width
     from physml.listing import tables as table_index
     from physml.report.table.spec import table_ids
     from physml.run.progress import tracked

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from physml.base.paths import results_root
+from physml.cli.console import Line, aligned
 
 if TYPE_CHECKING:
     from physml.records.schema import Record
-    from physml.run.trackers.tracker import TrackedRun
     from physml.run.trackers.upload import Upload
 
 DESCRIPTION = """sync: send finished records, with their curves, that a tracker has not got yet. Sending twice
@@ -43,21 +43,10 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _send(upload: "Upload") -> int:
-    """Exit code 1 where something could not be sent."""
-    lacking = upload.lacking()
-    sent = _send_records(upload, lacking)
-    print(
-        f"{sent} runs sent to {upload.service.address()}; "
-        f"{len(lacking) - sent} of {len(upload.runs)} records are not there"
-    )
-    return int(sent < len(lacking))
-
-
-def _send_records(upload: "Upload", lacking: "list[tuple[TrackedRun, Record]]") -> int:
-    """How many were sent. If the first is not taken, the others are not tried."""
+    """Exit code 1 where something could not be sent. If the first is not taken, the others are not tried."""
     from physml.run.progress import tracked
 
-    sent = 0
+    lacking, sent = upload.lacking(), 0
     for run, record in tracked(lacking, f"sending records to {upload.service.name}"):
         if upload.send(run, record):
             sent += 1
@@ -66,11 +55,14 @@ def _send_records(upload: "Upload", lacking: "list[tuple[TrackedRun, Record]]") 
         if not sent:
             print(f"{upload.service.address()} took nothing; the others were not tried.")
             break
-    return sent
+    print(
+        f"{sent} runs sent to {upload.service.address()}; "
+        f"{len(lacking) - sent} of {len(upload.runs)} records are not there"
+    )
+    return int(sent < len(lacking))
 
 
 def _plan(upload: "Upload") -> int:
-    from physml.cli.console import Line, aligned
 
     lacking = upload.lacking()
     every = Counter(run.place.folder for run, _ in upload.runs)

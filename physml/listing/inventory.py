@@ -69,7 +69,7 @@ def experiments(named: str | None = None) -> list[Entry]:
         about = f"{row.choices.get('model', '?')} on {row.choices.get('task', '?')}"
         about += f"; {source}" if source else ""
         of = conf_files.folder_mark(studies.file_of(studies.row_of(name, CONF)[0], CONF), CONF)
-        listed.append(Entry(name, about, _joined(provenance.get("kind"), of)))
+        listed.append(Entry(name, about, ", ".join(filter(None, (provenance.get("kind"), of)))))
     return listed
 
 
@@ -117,10 +117,6 @@ def _configs(group: str) -> list[tuple[str, dict[str, Any]]]:
     return [(name, _read(files[name])) for name in sorted(files, key=natural)]
 
 
-def _joined(*facts: str | None) -> str:
-    return ", ".join(filter(None, facts))
-
-
 def _read(path: Path) -> dict[str, Any]:
     content = conf_files.content(path)  # which says what is wrong with the file
     first = path.read_text(encoding="utf-8").partition("\n")[0]
@@ -150,8 +146,8 @@ def _published(group: str) -> list[Entry]:
     for name, content in _configs(group):
         if not (about := content.get("title") or content["_comment"]):
             raise ConfigError(f"conf/{group}/{name}.yaml: it needs a `title`.")
-        facts = _joined(*map(str, content.get("aliases") or []), content["_folder"])
-        listed.append(Entry(name, about, facts))
+        facts = [*map(str, content.get("aliases") or []), content["_folder"]]
+        listed.append(Entry(name, about, ", ".join(filter(None, facts))))
     return listed
 
 

@@ -18,16 +18,16 @@ is that of a printed number: {meanings}. What a verdict means: [verdicts](../doc
 Cost: what the runs took. To complete: core-hours of a Zen 4 that all other runs of the table would take, by
 [measured steps](../docs/reference.md#what-runs-cost) of theirs; *at least*, where some were not measured.
 """
-MEANINGS = (
-    "reproduced", "the same within the margin of the table",
-    "better here", "better with settings of ours, or than a number that the paper quotes",
-    "cannot be told apart", "the runs, or the print, leave both open",
-    "not reached here", "worse with settings of ours, or than a number that the paper quotes",
-    "differs", "otherwise than printed with the settings of the paper or its code",
-    "not run", "no finished run",
-    "no verdict", "fewer than three runs, or runs that do not compare; those of a short budget do not count "
+MEANINGS = {
+    "reproduced": "the same within the margin of the table",
+    "better here": "better with settings of ours, or than a number that the paper quotes",
+    "cannot be told apart": "the runs, or the print, leave both open",
+    "not reached here": "worse with settings of ours, or than a number that the paper quotes",
+    "differs": "otherwise than printed with the settings of the paper or its code",
+    "not run": "no finished run",
+    "no verdict": "fewer than three runs, or runs that do not compare; those of a short budget do not count "
     "as trained",
-)  # fmt: skip
+}
 
 
 def overview() -> str:
@@ -48,8 +48,7 @@ def overview() -> str:
 
 
 def text(tables: Iterable[Table]) -> str:
-    pairs = zip(MEANINGS[::2], MEANINGS[1::2], strict=True)
-    meanings = "; ".join(f"*{name}*, {meaning}" for name, meaning in pairs)
+    meanings = "; ".join(f"*{name}*, {meaning}" for name, meaning in MEANINGS.items())
     return "\n".join([HEAD.format(meanings=meanings), *md_table(HEADS, map(line, tables))]) + "\n"
 
 

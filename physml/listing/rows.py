@@ -1,6 +1,6 @@
 """The finished runs that a name means: of a row, an experiment, or a record. No torch, no hydra."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,11 @@ from physml.config.load import read_yaml
 from physml.queue.requested import RequestedRuns, RunOptions
 from physml.records import record
 from physml.records.schema import Record
-from physml.report.compare.rows import Side
+from physml.report.compare.rows import Side, columns_of, spread_of
 from physml.report.compare.text import Rows, compared
+from physml.report.stats.summary import Better
 from physml.report.table.runs import Runs
-from physml.report.table.spec import Cell, Column, Row, TableSpec
+from physml.report.table.spec import Cell, Row, TableSpec
 from physml.run.named import folder_named
 
 TELLING = ("graph", "length", "name", "dataset")  # arguments that make another task of one class
@@ -35,8 +36,15 @@ def _row_named(spec: TableSpec, label: str) -> Row:
     )
 
 
-def rows_of_table(spec: TableSpec, labels: tuple[str, str], columns: Sequence[Column], hint: str) -> Rows:
-    """Two rows of a table, compared by their runs. hint: what to do where nothing can be compared."""
+def rows_of_table(spec: TableSpec, labels: tuple[str, str], key: str | None, hint: str) -> Rows:
+    """Two rows of a table, compared by their runs.
+
+    key: of one column; None: all. hint: what to do where nothing can be compared.
+    """
+    columns = [column for column in spec.columns if key in (None, column.key)]
+    if not columns:
+        keys = [column.key for column in spec.columns]
+        raise ConfigError(f"{spec.id} has no column {key!r}. {suggest(str(key), keys)}")
     first, second = (_row_named(spec, label) for label in labels)
     if first is second:
         raise InputError(f"a comparison needs two rows; both are {first.label}.")
@@ -61,8 +69,8 @@ def rows_of_table(spec: TableSpec, labels: tuple[str, str], columns: Sequence[Co
 # --- two experiments
 
 
-def both(first: str, second: str) -> tuple[Side, Side]:
-    """The runs of two names, of the same task, but of two settings."""
+def rows_of_experiments(first: str, second: str, metric: str | None, better: Better | None) -> Rows:
+    """The runs of two names, of the same task, but of two settings, compared."""
     sides = side_of(first), side_of(second)
     of = [(side.runs.experiment, side.runs.identity) for side in sides]
     if of[0] == of[1]:
@@ -75,7 +83,9 @@ def both(first: str, second: str) -> tuple[Side, Side]:
             f"a comparison needs runs of one task; {sides[0].label} has {tasks[0]}, {sides[1].label} has "
             f"{tasks[1]}."
         )
-    return sides
+    columns = columns_of(*sides, metric, better)
+    hint = "Train more with physml run experiment=NAME split=N seed=N."
+    return compared("compare", columns, {c.key: sides for c in columns}, {}, spread_of(*sides), hint)
 
 
 def side_of(name: str) -> Side:

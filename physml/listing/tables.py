@@ -5,10 +5,11 @@ where a record of its experiments, the presence of its data, or a lock of its ru
 plugins of one's own nothing is kept, because what they read is not known here.
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from physml.base.paths import (
 
 FORM = 4  # of the index file
 State = tuple[str, float]  # a digest, and the time of the newest change
+Runs = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -40,18 +42,6 @@ class Listed:
     state: str
     outcomes: dict[str, int] = field(default_factory=dict)
     claims: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Sources:
-    """Sources of a table besides the program and the configs.
-
-    runs: pairs of an experiment's folder and its identity. data: names of files and folders, below the roots
-    of data.
-    """
-
-    runs: tuple[tuple[str, str], ...] = ()
-    data: tuple[str, ...] = ()
 
 
 class TableIndex:
@@ -76,38 +66,40 @@ class TableIndex:
     def get(self, ident: str) -> Listed | None:
         try:
             entry = self.known[ident]
-            sources = Sources(tuple(map(tuple, entry["runs"])), tuple(entry["data"]))
-            same = entry["state"] == self.state(sources)[0]
+            same = entry["state"] == self.state(entry["runs"], entry["data"])[0]
             return Listed(**entry["listed"]) if same else None
         except (KeyError, TypeError, ValueError):
             return None
 
-    def state(self, sources: Sources) -> State:
+    def state(self, runs: Runs = (), data: Sequence[str] = ()) -> State:
+        """State of what a table is made of besides the program and the configs.
+
+        runs: pairs of an experiment's folder and its identity. data: names of files and folders, below the
+        roots of data.
+        """
         newest, parts = self.base[1], []
-        for folder, identity in sources.runs:
+        for folder, identity in runs:
             if folder not in self.folders:
                 self.folders[folder] = _state(root / "runs" / folder for root in results_roots())
             state, changed = self.folders[folder]
             newest = max(newest, changed)
             parts += [folder, state, *_held(folder, identity)]
         roots = [root for root in (data_root(), cache_root() / "files") if root]
-        parts += [str(root / name) for root in roots for name in sources.data if (root / name).exists()]
+        parts += [str(root / name) for root in roots for name in data if (root / name).exists()]
         return _digest(parts), newest
 
-    def keep(self, listed: Listed, sources: Sources, state: State) -> None:
-        """state: of the sources before the table was read."""
+    def keep(self, listed: Listed, state: State, runs: Runs = (), data: Sequence[str] = ()) -> None:
+        """state: as it was before the table was read."""
         if self.usable and state[1] < self.began - files.SETTLED_S:
-            entry = {"state": state[0], "listed": dataclasses.asdict(listed)}
-            self.known[listed.ident] = dataclasses.asdict(sources) | entry
+            entry = {"runs": runs, "data": data, "state": state[0], "listed": dataclasses.asdict(listed)}
+            self.known[listed.ident] = entry
             self.changed = True
 
     def save(self) -> None:
         """A cache that cannot be written is none: the next list is slower."""
         if self.changed:
-            try:
+            with contextlib.suppress(OSError):
                 files.write_json(self.path, {"base": self.base[0], "tables": self.known})
-            except OSError:
-                return
 
 
 def _base() -> State:
@@ -159,7 +151,7 @@ def read(ident: str, index: TableIndex) -> Listed:
 
         settings = load_settings(path)
         listed = Listed(ident, settings.title, collect_settings(settings).state)
-        index.keep(listed, Sources(), index.state(Sources()))
+        index.keep(listed, index.state())
         return listed
     return _of_results(ident, path, index)
 
@@ -173,15 +165,15 @@ def _of_results(ident: str, path: Path, index: TableIndex) -> Listed:
     spec = load_table(path)
     requested = RequestedRuns(spec.runs, RunOptions(), spec.id)
     runs = tuple((folder_of(name), identity or "") for name, identity in requested.identities.items())
-    sources = Sources(runs, _data_names(requested.datasets))
-    before = index.state(sources)
+    data = _data_names(requested.datasets)
+    before = index.state(runs, data)
     records = requested.wanted_records()
     blocked, running = requested.untrainable, requested.running()
     table = collect(spec, requested.identities, records, running, blocked=blocked, ranks=False)
     claims = {str(table.claim_verdict or "no verdict yet"): 1} if table.claim else {}
     listed = Listed(ident, spec.title, table_state(table), dict(outcomes(table)), claims)
     if not requested.plugins:
-        index.keep(listed, sources, before)
+        index.keep(listed, before, runs, data)
     return listed
 
 

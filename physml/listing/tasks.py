@@ -42,7 +42,7 @@ def _of_experiments() -> list[tuple[str | None, dict[str, Any]]]:
     return [(row.choices.get("task"), row.settings.get("task") or {}) for row in rows]
 
 
-def measure(task: str, verify: str) -> dict[str, Any]:
+def measure(task: str, verify: str) -> None:
     """Load a task at its full size under each protocol, and write what it says of itself.
 
     Errors: DataError where its data are not at hand, or not sound.
@@ -66,7 +66,6 @@ def measure(task: str, verify: str) -> dict[str, Any]:
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     content = {"task": task, "config": _plain(task), "measured": measured, "date": today}
     files.write_json(file_of(results_root(), task), content)
-    return content
 
 
 def lines(task: str) -> list[str]:

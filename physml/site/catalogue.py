@@ -14,19 +14,17 @@ from physml.data.datasets import Upstream, upstream
 from physml.listing import inventory
 from physml.listing.inventory import Entry
 from physml.records.searches import recorded, results_path, state_text
-from physml.report.outcome import ALL, outcome_of
 from physml.report.table.collect import Placed, table_state
 from physml.report.table.spec import Claim
 from physml.report.text.document import NONE
 from physml.report.view.finding import NOTHING, finding_text
 from physml.site import prose
 from physml.site.content import DOCS, Content, docs_page, paper_of, paper_page, paper_title
-from physml.site.home import home_context
-from physml.site.render import Renderer
+from physml.site.home import bars, home_context
+from physml.site.render import Page, Renderer
 from physml.site.search_page import search_context
 from physml.site.table_pages import ColumnView, table_page
 
-Page = tuple[str, str | Path]
 NUMBER = r"\(?\d+(?:\.\d+)*\)?"
 EQUATION = re.compile(rf"\b[Ee]quations? {NUMBER}(?:(?:, | and | to ){NUMBER})*")
 
@@ -34,14 +32,14 @@ EQUATION = re.compile(rf"\b[Ee]quations? {NUMBER}(?:(?:, | and | to ){NUMBER})*"
 def pages(content: Content, render: Renderer) -> Iterator[Page]:
     papers = [_paper(content, key) for key in content.papers]
     home = home_context(content, papers)
-    yield "index.html", render.page("home.html.j2", "index.html", claims=_claims(content), **home)
-    yield "cells/index.html", render.page("cells.html.j2", "cells/index.html", papers=content.papers)
-    yield "data/index.html", render.page("data.html.j2", "data/index.html")
-    yield "all/index.html", render.page("all.html.j2", "all/index.html", papers=papers)
+    yield render.page("home.html.j2", "index.html", claims=_claims(content), **home)
+    yield render.page("cells.html.j2", "cells/index.html", papers=content.papers)
+    yield render.page("data.html.j2", "data/index.html")
+    yield render.page("all.html.j2", "all/index.html", papers=papers)
     for paper in papers:
-        page = f"paper/{paper['key']}/index.html"
-        yield page, render.page("paper.html.j2", page, **paper)
-    yield from _settings(content, render)
+        yield render.page("paper.html.j2", f"paper/{paper['key']}/index.html", **paper)
+    for ident, document in content.settings.items():
+        yield render.page("settings.html.j2", table_page(ident), document=document, paper=paper_of(ident))
     yield from _figures(content, render)
     yield from _parts("model", content.models, content, render)
     yield from _parts("task", content.tasks, content, render)
@@ -49,12 +47,7 @@ def pages(content: Content, render: Renderer) -> Iterator[Page]:
     yield from _docs(content, render)
 
 
-# ---------------------------------------------------------------------------- counts
-
-
-def _bars(cells: list[Placed]) -> list[tuple[str, str, int]]:
-    counts = Counter(outcome_of(placed.result.state) for placed in cells)
-    return [(outcome.kind, outcome.name, counts[outcome]) for outcome in ALL]
+# ---------------------------------------------------------------------------- papers
 
 
 def _claims(content: Content) -> dict[str, list[tuple[str, ...]]]:
@@ -69,7 +62,7 @@ def _claims(content: Content) -> dict[str, list[tuple[str, ...]]]:
 
 def _paper(content: Content, key: str) -> dict[str, Any]:
     tables = {ident: results for ident, results in content.tables.items() if paper_of(ident) == key}
-    settings = {ident: spec for ident, (spec, _) in content.settings.items() if paper_of(ident) == key}
+    settings = {ident: d for ident, d in content.settings.items() if paper_of(ident) == key}
     figures = {ident: spec for ident, spec in content.figures.items() if paper_of(ident) == key}
     printed = [
         placed
@@ -80,17 +73,16 @@ def _paper(content: Content, key: str) -> dict[str, Any]:
     entries = [
         (i, results.spec.title, table_page(i), table_state(results.table)) for i, results in tables.items()
     ]
-    entries += [(i, spec.title, table_page(i), "settings") for i, spec in settings.items()]
+    entries += [(i, document.title, table_page(i), "settings") for i, document in settings.items()]
     entries += [(i, spec.title, f"figure/{i}/index.html", "") for i, spec in figures.items()]
     findings = [(i, table_page(i), finding_text(results.table)) for i, results in tables.items()]
     run = [placed for placed in printed if placed.result.summary is not None]
-    per_outcome = Counter(outcome_of(placed.result.state) for placed in run)
     text = paper_page(key).read_text(encoding="utf-8") if paper_page(key).exists() else ""
     return {
         "key": key,
         "title": paper_title(key),
         "findings": [finding for finding in findings if not finding[2].startswith(tuple(NOTHING.values()))],
-        "dots": [outcome.kind for outcome in ALL for _ in range(per_outcome[outcome])],
+        "dots": [kind for kind, _, n in bars(run) for _ in range(n)],
         "text": prose.markdown(
             prose.without_title(text), _Links(content, f"paper/{key}/index.html", paper_page(key))
         ),
@@ -98,24 +90,17 @@ def _paper(content: Content, key: str) -> dict[str, Any]:
         "figures": len(figures),
         "total": len(printed),
         "ran": len(run),
-        "bars": _bars(printed),
+        "bars": bars(printed),
         "entries": entries,
     }
 
 
-# ---------------------------------------------------------------------------- tables of settings, figures
-
-
-def _settings(content: Content, render: Renderer) -> Iterator[Page]:
-    for ident, (_, document) in content.settings.items():
-        page = table_page(ident)
-        yield page, render.page("settings.html.j2", page, document=document, paper=paper_of(ident))
+# ---------------------------------------------------------------------------- figures
 
 
 def _figures(content: Content, render: Renderer) -> Iterator[Page]:
     drawn, missing = [], []
     for ident, spec in content.figures.items():
-        page = f"figure/{ident}/index.html"
         paths = _files_of_figure(ident)
         yield from ((f"figure/{ident}/{path.name}", path) for path in paths.values())
         picture, data = (paths[form].name if form in paths else None for form in ("png", "csv"))
@@ -123,19 +108,15 @@ def _figures(content: Content, render: Renderer) -> Iterator[Page]:
             drawn.append((spec, picture))
         else:
             missing.append(spec)
-        yield (
-            page,
-            render.page(
-                "figure.html.j2",
-                page,
-                spec=spec,
-                picture=paths["svg"].name if "svg" in paths else picture,
-                data=data,
-                paper=paper_of(ident),
-            ),
+        yield render.page(
+            "figure.html.j2",
+            f"figure/{ident}/index.html",
+            spec=spec,
+            picture=paths["svg"].name if "svg" in paths else picture,
+            data=data,
+            paper=paper_of(ident),
         )
-    page = "figure/index.html"
-    yield page, render.page("gallery.html.j2", page, drawn=drawn, missing=missing)
+    yield render.page("gallery.html.j2", "figure/index.html", drawn=drawn, missing=missing)
 
 
 def _files_of_figure(ident: str) -> dict[str, Path]:
@@ -150,30 +131,26 @@ def _files_of_figure(ident: str) -> dict[str, Path]:
 
 def _parts(kind: str, entries: list[Entry], content: Content, render: Renderer) -> Iterator[Page]:
     listed = [(entry.name, f"{kind}/{entry.name}/index.html", entry.about) for entry in entries]
-    page = f"{kind}/index.html"
-    yield page, render.page("list.html.j2", page, title=f"{kind.capitalize()}s", about="", entries=listed)
+    title = f"{kind.capitalize()}s"
+    yield render.page("list.html.j2", f"{kind}/index.html", title=title, about="", entries=listed)
     cells = _cells_by(kind, content)
     users = Counter(entry.target for entry in entries)
     for entry in entries:
         path = conf_files.find(kind, entry.name)
         config = path.read_text(encoding="utf-8") if path else ""
         sets = [upstream(name) for name in content.datasets.get(entry.name, ())] if kind == "task" else []
-        page = f"{kind}/{entry.name}/index.html"
-        yield (
-            page,
-            render.page(
-                "part.html.j2",
-                page,
-                kind=kind,
-                entry=entry,
-                text=_docstring(entry),
-                facts=_facts(entry, cells.get(entry.name, []), users[entry.target] > 1)
-                if kind == "model"
-                else [],
-                config=config,
-                cells=cells.get(entry.name, []),
-                datasets=[(dataset, _files(dataset)) for dataset in sets],
-            ),
+        of_entry = cells.get(entry.name, [])
+        facts = _facts(entry, of_entry, users[entry.target] > 1) if kind == "model" else []
+        yield render.page(
+            "part.html.j2",
+            f"{kind}/{entry.name}/index.html",
+            kind=kind,
+            entry=entry,
+            text=prose.docstring(_docstring(entry)),
+            facts=facts,
+            config=config,
+            cells=of_entry,
+            datasets=[(dataset, _files(dataset)) for dataset in sets],
         )
         for dataset in sets:
             yield f"task/{entry.name}/{dataset.name}.croissant.json", _croissant(dataset)
@@ -186,8 +163,7 @@ def _facts(entry: Entry, cells: list[dict[str, Any]], shared: bool) -> list[tupl
     """
     if entry.target is None:
         return []
-    source = class_source({"_target_": entry.target}, [])
-    doc = source.doc if source and source.doc else ""
+    doc = _docstring(entry)
     module, _, name = entry.target.rpartition(".")
     paper = re.search(r"https?://(?:doi\.org|arxiv\.org)/\S*[\w/]", doc)
     equation = EQUATION.search(" ".join(doc.split()))
@@ -205,9 +181,9 @@ def _facts(entry: Entry, cells: list[dict[str, Any]], shared: bool) -> list[tupl
 
 
 def _docstring(entry: Entry) -> str:
-    """Docstring of its class as HTML, read without an import: equation, source, arguments."""
+    """Docstring of its class, read without an import: equation, source, arguments."""
     source = class_source({"_target_": entry.target}, []) if entry.target else None
-    return prose.docstring(source.doc) if source and source.doc else ""
+    return source.doc or "" if source else ""
 
 
 def _cells_by(kind: str, content: Content) -> dict[str, list[dict[str, Any]]]:
@@ -280,11 +256,10 @@ def _searches(content: Content, render: Renderer) -> Iterator[Page]:
             continue
         page = f"search/{ident}/index.html"
         listed.append((ident, page, state_text(ident)))
-        yield page, render.page("search.html.j2", page, **search_context(ident, experiment, search))
+        yield render.page("search.html.j2", page, **search_context(ident, experiment, search))
         yield f"search/{ident}/{ident}.json", results_path(ident)
     about = "Settings that were searched here, on validation data. Each search keeps all of its trials."
-    page = "search/index.html"
-    yield page, render.page("list.html.j2", page, title="Searches", about=about, entries=listed)
+    yield render.page("list.html.j2", "search/index.html", title="Searches", about=about, entries=listed)
 
 
 # ---------------------------------------------------------------------------- docs
@@ -294,7 +269,7 @@ def _docs(content: Content, render: Renderer) -> Iterator[Page]:
     for path in sorted(DOCS.glob("*.md")):
         text, page = path.read_text(encoding="utf-8"), docs_page(path)
         html = prose.markdown(text, _Links(content, page, path))
-        yield page, render.page("page.html.j2", page, title=prose.title_of(text) or path.stem, text=html)
+        yield render.page("page.html.j2", page, title=prose.title_of(text) or path.stem, text=html)
 
 
 class _Links:

@@ -1,7 +1,10 @@
 """Content of the site: every table with its cells and records, and the configs behind them. No torch."""
 
+import hashlib
+import re
+import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from physml.base.errors import PhysmlError
@@ -16,14 +19,13 @@ from physml.records.schema import Record
 from physml.report.figure.spec import FigureSpec, find_figure, load_figure
 from physml.report.table import settings_text
 from physml.report.table.collect import Placed, Table, recorded
-from physml.report.table.settings import SettingsSpec, collect_settings, load_settings
+from physml.report.table.settings import collect_settings, load_settings
 from physml.report.table.spec import (
     TableSpec,
     experiments_of,
     find_table,
     kind_of,
     load_table,
-    natural,
     table_ids,
 )
 from physml.report.text.document import Document
@@ -77,13 +79,13 @@ class Results:
 @dataclass(frozen=True)
 class Content:
     tables: dict[str, Results]
-    settings: dict[str, tuple[SettingsSpec, Document]]
+    settings: dict[str, Document]
     figures: dict[str, FigureSpec]
     models: list[Entry]
     tasks: list[Entry]
     searches: dict[str, str]  # id of the results -> experiment
-    choices: dict[str, dict[str, str]] = field(default_factory=dict)  # experiment -> config files by group
-    datasets: dict[str, tuple[str, ...]] = field(default_factory=dict)  # task -> files of conf/dataset
+    choices: dict[str, dict[str, str]]  # experiment -> config files by group
+    datasets: dict[str, tuple[str, ...]]  # task -> files of conf/dataset
 
     @property
     def papers(self) -> list[str]:
@@ -99,6 +101,21 @@ class Content:
 
 def paper_of(ident: str) -> str:
     return ident.partition("-")[0]
+
+
+def slug(text: str) -> str:
+    """A name for a page, of a label: letters, digits and hyphens. Labels that lose something else than
+    spaces or case get a few digits of their hash, so no two labels share a page.
+
+    Example:
+        >>> slug("LSTM, rate of LEM"), slug("official"), slug("G²-GCN")
+        ('lstm-rate-of-lem-7196', 'official', 'g2-gcn-5d25')
+    """
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+    name = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-") or "x"
+    if re.fullmatch(r"[A-Za-z0-9]+(?:[ -][A-Za-z0-9]+)*", text):
+        return name
+    return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:4]}"
 
 
 def paper_page(key: str) -> Path:
@@ -126,17 +143,16 @@ def gather() -> Content:
         if kind_of(path) == "runs"
     }
     settings = {
-        ident: (spec := load_settings(path), settings_text.document(collect_settings(spec)))
+        ident: settings_text.document(collect_settings(load_settings(path)))
         for ident, path in paths.items()
         if kind_of(path) == "settings"
     }
-    figures = {entry.name: load_figure(find_figure(entry.name, "")) for entry in inventory.figures()}
     experiments = {e for table_results in results.values() for e in experiments_of(table_results.spec)}
     tasks = inventory.tasks()
     return Content(
         tables=results,
         settings=settings,
-        figures=dict(sorted(figures.items(), key=lambda item: natural(item[0]))),
+        figures={entry.name: load_figure(find_figure(entry.name)) for entry in inventory.figures()},
         models=inventory.models(),
         tasks=tasks,
         searches=studies.searches(CONF),

@@ -35,7 +35,7 @@ def files_of(content: Content) -> Iterator[tuple[str, str]]:
         }
         yield f"table/{ident}/{ident}.json", _json(table)
         yield f"table/{ident}/{ident}.bib", _bibliography(content, ident)
-    for ident, (_, document) in content.settings.items():
+    for ident, document in content.settings.items():
         yield from _forms(ident, document)
     yield "api/v1/index.json", _json(_index(content))
     yield "api/v1/cells.csv", _cells_csv(content)
@@ -88,8 +88,8 @@ def _index(content: Content) -> dict[str, Any]:
             for ident, results in content.tables.items()
         ],
         "settings": [
-            {"id": ident, "title": spec.title, "page": table_page(ident)}
-            for ident, (spec, _) in content.settings.items()
+            {"id": ident, "title": document.title, "page": table_page(ident)}
+            for ident, document in content.settings.items()
         ],
         "figures": [
             {"id": ident, "title": spec.title, "page": f"figure/{ident}/index.html"}
@@ -141,8 +141,8 @@ def _found_pages(content: Content) -> Iterator[tuple[str, str, str, str]]:
     for ident, results in content.tables.items():
         words = f"{results.spec.source} {paper_title(paper_of(ident))}"
         yield table_page(ident), f"{ident}: {results.spec.title}", "table", words
-    for ident, (spec, _) in content.settings.items():
-        yield table_page(ident), f"{ident}: {spec.title}", "settings", paper_title(paper_of(ident))
+    for ident, document in content.settings.items():
+        yield table_page(ident), f"{ident}: {document.title}", "settings", paper_title(paper_of(ident))
     for ident, figure in content.figures.items():
         yield f"figure/{ident}/index.html", f"{ident}: {figure.title}", "figure", figure.source
     for kind, entries in (("model", content.models), ("task", content.tasks)):

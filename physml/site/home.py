@@ -22,7 +22,6 @@ def home_context(content: Content, papers: list[dict[str, Any]]) -> dict[str, An
     """Context of the first page. papers: contexts of their pages."""
     printed = [placed for _, placed in content.cells() if placed.result.published is not None]
     run = [placed for placed in printed if placed.result.summary is not None]
-    states = Counter(outcome_of(placed.result.state) for placed in printed)
     waiting = [placed for placed in printed if outcome_of(placed.result.state) is NOT_RUN]
     points = [point for results in content.tables.values() for point in _points(results)]
     ran = (placed.cell.experiment for _, placed in content.cells() if placed.result.summary)
@@ -52,10 +51,16 @@ def home_context(content: Content, papers: list[dict[str, Any]]) -> dict[str, An
             if paper["total"]
         ],
         "choose": [(results.spec, ranks) for results, ranks in _best(content)],
-        "bars": [(outcome.kind, outcome.name, states[outcome]) for outcome in ALL],
+        "bars": bars(printed),
         "open": len(waiting),
         "ready": sum(placed.cell.experiment is not None for placed in waiting),
     }
+
+
+def bars(cells: list[Placed]) -> list[tuple[str, str, int]]:
+    """Kind, name and number of cells of every outcome."""
+    counts = Counter(outcome_of(placed.result.state) for placed in cells)
+    return [(outcome.kind, outcome.name, counts[outcome]) for outcome in ALL]
 
 
 def headlines(content: Content) -> list[Results]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from physml.report.table.collect import CellResult, Placed
-from physml.site import plots, words
-from physml.site.content import Results
+from physml.site import plots
+from physml.site.content import Results, slug
 
 COSTS: dict[str, Callable[[CellResult], float | None]] = {
     "time of a training": lambda cell: cell.train_s,
@@ -97,7 +97,7 @@ def pictures(results: Results) -> Iterator[tuple[str, Markup, str]]:
                 row.cost,
                 sign * row.quality,
                 "good" if row in front else "plain",
-                f"#{words.slug(results.spec.columns[0].key)}",
+                f"#{slug(results.spec.columns[0].key)}",
                 f"{row.label}: {name} {sign * row.quality:.3g}, {cost} {row.cost:.2g} of the median",
                 row.label if row in front else "",
             )

@@ -176,18 +176,18 @@ def _breaking(line: str) -> str:
         depth += (match[0] in "({[") - (match[0] in ")}]")
         cuts += [match.start()] if match[0] not in "({[)}]" and not depth else []
     parts = [line[a:b] for a, b in itertools.pairwise([*cuts, len(line)])]
-    equations = [mathml(part if not i else f"{{}} {part}", "inline") for i, part in enumerate(parts)]
+    equations = [mathml(part if not i else f"{{}} {part}") for i, part in enumerate(parts)]
     whole = "\\begin" in line or any("<code>" in part for part in equations)
-    return mathml(line, "inline") if whole else " ".join(equations)
+    return mathml(line) if whole else " ".join(equations)
 
 
 @cache
-def mathml(text: str, display: str) -> str:
+def mathml(text: str) -> str:
     """LaTeX as MathML, which browsers show by themselves; as code where it cannot be read."""
     with needed_by("equations on the site"):
         from latex2mathml.converter import convert_to_element
     try:
-        tree = convert_to_element(text, display=display)
+        tree = convert_to_element(text, display="inline")
         for element in tree.iter():
             if element.tag not in ELEMENTS or not ATTRIBUTES.issuperset(element.keys()):
                 raise ValueError(f"no {element.tag} with {', '.join(element.keys())} on a page")

@@ -12,9 +12,10 @@ from physml.base.errors import needed_by
 from physml.base.text import plain
 from physml.records import provenance
 from physml.report.outcome import ALL
-from physml.site import plots, prose, words
-from physml.site.content import DOCS
+from physml.site import plots, prose
+from physml.site.content import DOCS, slug
 
+Page = tuple[str, str | Path]  # path on the site, and text or a file to copy
 FOLDER = Path(__file__).parent
 ASSETS = FOLDER / "assets"
 MENU = (
@@ -58,23 +59,23 @@ class Renderer:
             lstrip_blocks=True,
             undefined=jinja2.StrictUndefined,
         )
-        environment.filters["slug"] = words.slug
-        environment.filters |= {"inline": prose.inline, "numbers": numbers}
+        environment.filters |= {"slug": slug, "inline": prose.inline, "numbers": numbers}
         environment.globals.update(
             kinds={outcome.kind: outcome.name for outcome in ALL}, axis_row=plots.axis_row, menu=self.menu
         )
         return environment
 
-    @cached_property
-    def _style(self) -> str:
-        return (ASSETS / "site.css").read_text(encoding="utf-8")
+    def page(self, template: str, name: str, **context: Any) -> Page:
+        """A page, with its path on the site."""
+        return name, self.text(template, name, **context)
 
-    def page(self, template: str, name: str, *, inline: bool = False, **context: Any) -> str:
-        """A page, by its path on the site. inline: alone, with its style in it and no links to others."""
+    def text(self, template: str, name: str, *, inline: bool = False, **context: Any) -> str:
+        """The text of the page with this path. inline: alone, with its style in it and no links to others."""
+        style = Markup((ASSETS / "site.css").read_text(encoding="utf-8")) if inline else None
         common = {
             "root": "../" * name.count("/"),
             "here": next((title for title, page in MENU if page == name), None),
-            "inline": Markup(self._style) if inline else None,
+            "inline": style,
             "version": __version__,
             "commit": self.commit,
             "docs": DOCS.is_dir(),  # an installed wheel has none

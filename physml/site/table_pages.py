@@ -12,15 +12,22 @@ from physml.base.errors import RecordError
 from physml.config.conf_files import without_places
 from physml.records import curves
 from physml.records.schema import Record, scores_of
-from physml.report.outcome import outcome_of
+from physml.report.outcome import State, outcome_of
 from physml.report.table.collect import Placed
 from physml.report.table.fact_text import margin_text
 from physml.report.table.numbers import cell_texts, decimals, span_text
 from physml.report.table.runs import number
 from physml.report.table.spec import Column
 from physml.report.text.document import NONE
-from physml.site import pareto, plots, words
-from physml.site.content import Results
+from physml.site import pareto, plots
+from physml.site.content import Results, slug
+
+LONGEST = 40  # characters of a reason in a table; a cell's own page has it whole
+
+
+def short(state: State) -> str:
+    """An outcome for a table."""
+    return str(state) if state.reason is None or len(state.reason) <= LONGEST else state.word
 
 
 def table_page(ident: str) -> str:
@@ -28,7 +35,7 @@ def table_page(ident: str) -> str:
 
 
 def cell_page(results: Results, placed: Placed) -> str:
-    return f"cell/{results.spec.id}/{words.slug(placed.row.label)}/{words.slug(placed.column.key)}/index.html"
+    return f"cell/{results.spec.id}/{slug(placed.row.label)}/{slug(placed.column.key)}/index.html"
 
 
 def run_page(identity: str) -> str:
@@ -83,7 +90,7 @@ class ColumnView:
             "published_value": published and published.value,
             "ours_value": summary and summary.mean,
             "runs": texts["runs"].replace("/", " of "),
-            "outcome": words.short(result.state),
+            "outcome": short(result.state),
             "sign": outcome.sign,
             "kind": outcome.kind,
             "plot": plots.interval(self.axis, published, summary, self.nearby, label)
@@ -103,9 +110,8 @@ def table_context(results: Results) -> dict[str, Any]:
         },
         "columns": [ColumnView(results, column) for column in results.spec.columns],
         "costs": list(pareto.pictures(results)),
-        "rest": document.long[
-            len(results.spec.columns) :
-        ],  # the grids of columns are shown with their intervals
+        # The grids of columns are shown with their intervals.
+        "rest": document.long[len(results.spec.columns) :],
         "command": f"physml table {results.spec.id}",
     }
 

@@ -36,9 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.bench.bf16", description=__doc__.partition("\n")[0]
-    )
+    parser = command.parser("bf16", __doc__)
     parser.add_argument("--hidden", type=int, nargs="+", default=list(STEPS), metavar="H")
     parser.add_argument("--steps", type=int, help="T, instead of that of each H")
     parser.add_argument("--batch", type=int, help="B, instead of that of each H")
@@ -67,8 +65,7 @@ class Batch:
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Milliseconds of processor time per batch, for every layer and size."""
     torch.set_num_threads(1)
-    facts = store.machine("cpu")
-    result: dict[str, Any] = {"schema": store.SCHEMA, "class": store.machine_class(facts), "machine": facts}
+    result = store.head("cpu")
     result |= {"features": options.features, "run": store.moment("cpu", 1), "cases": []}
     for hidden in options.hidden:
         n_steps, n_batch = STEPS.get(hidden, (200, 64))

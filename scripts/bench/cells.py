@@ -5,7 +5,6 @@ one thread, in rounds. Axes: B batch, T time, D features, H hidden units.
 """
 
 import argparse
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -15,19 +14,18 @@ import torch
 from torch import Tensor, nn
 
 from physml.base import files
-from physml.base.errors import InputError, needed_by
+from physml.base.errors import InputError
 from physml.base.paths import display_path
 from physml.models.sequence.cornn import CoRNN
 from physml.models.sequence.lem import LEM
 from physml.ops.cell import recurrence
 from scripts.bench import store
+from scripts.bench.in_jax import one_thread
 from scripts.bench.rounds import Call, interleave
 
 Weights = dict[str, Any]
 SIZES = ((1000, 32, 2, 16), (784, 128, 1, 128), (17984, 8, 6, 32))  # T, B, D, H
 VARIANTS = ("loop", "compiled", "by hand", "torch", "jax")
-ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-
 
 NOTE = """Forward and backward of one batch, float32, one thread: processor milliseconds of the compiled
 cell, and times of the others relative to it. *loop*: the same step in a loop of torch. *by hand*: the kernels
@@ -197,10 +195,7 @@ class JaxStep:
     """The same in JAX, as a compiled scan."""
 
     def __init__(self, cell: Cell, weights: dict[str, Tensor], u: Tensor) -> None:
-        os.environ.setdefault("XLA_FLAGS", ONE_THREAD)  # read at the first import
-        os.environ.setdefault("JAX_PLATFORMS", "cpu")
-        with needed_by("the variant jax"):
-            import jax
+        jax = one_thread()
         x = SimpleNamespace(
             tanh=jax.numpy.tanh, sigmoid=jax.nn.sigmoid, relu=jax.nn.relu, sign=jax.numpy.sign
         )

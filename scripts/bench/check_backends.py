@@ -30,7 +30,7 @@ from torch.nn import functional as F
 
 from physml.ops.backend import BACKENDS, Op
 from physml.ops.cell import recurrence
-from scripts.bench import check_cells
+from scripts.bench import check_cells, command
 from scripts.bench.rounds import not_run
 from scripts.bench.variants import Step, layer
 from scripts.bench.workloads import WORKLOADS, Workload
@@ -280,8 +280,7 @@ def about(device: str) -> dict[str, Any]:
 
 
 def parser() -> argparse.ArgumentParser:
-    purpose = (__doc__ or "").partition("\n")[0]
-    p = argparse.ArgumentParser(prog="python -m scripts.bench.check_backends", description=purpose)
+    p = command.parser("check_backends", __doc__)
     p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     p.add_argument("--backend", action="append", choices=BACKENDS, help="only this one; can be repeated")
     p.add_argument("--workload", action="append", choices=[w.name for w in CHECKED], help="likewise")

@@ -13,6 +13,12 @@ from scripts.bench import store
 Result = dict[str, Any]
 
 
+def parser(module: str, doc: str | None) -> argparse.ArgumentParser:
+    """The parser of `python -m scripts.bench.<module>`, with the first line of its docstring."""
+    purpose = (doc or "").partition("\n")[0]
+    return argparse.ArgumentParser(prog=f"python -m scripts.bench.{module}", description=purpose)
+
+
 def run(
     name: str,
     options: argparse.Namespace,

@@ -88,9 +88,7 @@ def _joined(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.bench.dispatch", description=__doc__.partition("\n")[0]
-    )
+    parser = command.parser("dispatch", __doc__)
     parser.add_argument(
         "--op", default="all", help=f"all, or some of: {', '.join(OPS)}; the results of the others stay"
     )
@@ -104,8 +102,7 @@ def _parser() -> argparse.ArgumentParser:
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Milliseconds of every op, size, pass and backend, on one thread."""
     torch.set_num_threads(1)
-    facts = store.machine("cpu")
-    result: dict[str, Any] = {"schema": store.SCHEMA, "class": store.machine_class(facts), "machine": facts}
+    result = store.head("cpu")
     result |= {"features": D, "run": store.moment("cpu", 1), "cells": []}
     for name in chosen(options.op, tuple(OPS), "op"):
         make, products = OPS[name]

@@ -29,7 +29,7 @@ from physml.queue.processes import environment
 from physml.records import record
 from physml.run import resources
 from physml.run.spec import RunSpec, checked_specs
-from scripts.bench import store
+from scripts.bench import command, store
 from scripts.bench.packing import forget, own_roots, seconds, timed
 from scripts.bench.report import moment, number, per_run, ratio, table
 
@@ -74,9 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.bench.graph", description=__doc__.splitlines()[0]
-    )
+    parser = command.parser("graph", __doc__)
     parser.add_argument("override", nargs="*", metavar="KEY=VALUE", help="profile=smoke, say")
     parser.add_argument("--workload", action="append", choices=list(WORKLOADS), help="again for another")
     parser.add_argument("--runs", type=int, default=0, help="in each round (default: by workload)")

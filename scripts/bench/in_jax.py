@@ -16,8 +16,17 @@ from physml.models.sequence.lem import LEM
 from physml.models.sequence.unicornn import UnICORNN
 from scripts.bench.workloads import Workload
 
-ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 Weights = dict[str, Any]
+
+
+def one_thread() -> Any:
+    """The package jax, on one thread of a CPU."""
+    flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    os.environ.setdefault("XLA_FLAGS", flags)  # read at the first import
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    with needed_by("the variant jax"):
+        import jax
+    return jax
 
 
 class JaxStep:
@@ -34,11 +43,7 @@ class JaxStep:
     ) -> None:
         if device != "cpu":
             raise InputError("JAX is timed on a CPU alone")
-        os.environ.setdefault("XLA_FLAGS", ONE_THREAD)  # read at the first import
-        os.environ.setdefault("JAX_PLATFORMS", "cpu")
-        with needed_by("the variant jax"):
-            import jax
-
+        jax = one_thread()
         run = _layer_of(layer)
         n_layers = workload.L
         weights = {name: p.detach().numpy() for name, p in layer.named_parameters()}
@@ -129,12 +134,8 @@ def _unicornn(w: Weights, u: Any, n_layers: int, *, dt: tuple[float, ...], alpha
 
 def fft_s4d(layer: Any, u: Tensor) -> Callable[[], Any]:
     """Forward and backward of S4D without its block, a convolution by Fourier transforms; no last state."""
-    os.environ.setdefault("XLA_FLAGS", ONE_THREAD)
-    os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    with needed_by("the variant jax"):
-        import jax
-    from jax import numpy as jnp
-
+    jax = one_thread()
+    jnp = jax.numpy
     weights = {name: p.detach().numpy() for name, p in layer.named_parameters()}
     n = u.shape[1]
 

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from typing import Any
+from unittest import mock
 
 from scripts.bench.rounds import Elsewhere
 from scripts.bench.workloads import Workload
@@ -62,7 +63,7 @@ def steps_kept(
     process = context.Process(
         target=_serve, args=(theirs, workload, variants, threads, inference), daemon=True
     )
-    with _environment(ENVIRONMENT):
+    with mock.patch.dict(os.environ, ENVIRONMENT):
         process.start()
     theirs.close()
     try:
@@ -71,17 +72,6 @@ def steps_kept(
     finally:
         process.kill()
         process.join()
-
-
-@contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    before = {key: os.environ.get(key) for key in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            os.environ.pop(key) if value is None else os.environ.update({key: value})
 
 
 def _serve(

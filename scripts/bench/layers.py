@@ -68,9 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.bench.layers", description=__doc__.partition("\n")[0]
-    )
+    parser = command.parser("layers", __doc__)
     parser.add_argument("--lengths", type=int, nargs="+", default=[1000, 2000], metavar="N")
     parser.add_argument("--batch", type=int, default=128, metavar="B")
     parser.add_argument("--features", type=int, default=1, metavar="D")
@@ -87,15 +85,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     if options.device.startswith("cuda") and not torch.cuda.is_available():
         raise InputError("device cuda needs a GPU that torch can use, and there is none. Use --device cpu.")
     torch.set_num_threads(1)
-    facts = store.machine(options.device)
     sizes = {"B": options.batch, "D": options.features, "H": options.hidden}
-    result: dict[str, Any] = {"schema": store.SCHEMA, "class": store.machine_class(facts), "machine": facts}
-    result |= {
-        "device": options.device,
-        "sizes": sizes,
-        "run": store.moment(options.device, 1),
-        "lengths": {},
-    }
+    result = store.head(options.device)
+    result |= {"device": options.device, "sizes": sizes}
+    result |= {"run": store.moment(options.device, 1), "lengths": {}}
     for length in options.lengths:
         at = Workload("layers", "layers", "unicornn", length, **sizes)
         steps = {name: Pass(name, at, options.device) for name in LAYERS}

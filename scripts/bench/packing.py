@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 from physml.base import files
 from physml.base.errors import PhysmlError, RunFailed
@@ -23,7 +24,7 @@ from physml.queue import planning, scheduler
 from physml.run import resources
 from physml.run.resources import pick_device
 from physml.run.spec import RunSpec, checked_specs
-from scripts.bench import store
+from scripts.bench import command, store
 from scripts.bench.report import per_run
 
 EXPERIMENT = "lem/fitzhugh_nagumo-lem"
@@ -45,9 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.bench.packing", description=__doc__.partition("\n")[0]
-    )
+    parser = command.parser("packing", __doc__)
     parser.add_argument("override", nargs="*", metavar="KEY=VALUE", help="runtime.device=cuda, say")
     parser.add_argument("--experiment", default=EXPERIMENT)
     parser.add_argument("--runs", type=int, default=0, help="in each round (default: two per core)")
@@ -78,14 +77,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 @contextmanager
 def own_roots() -> Iterator[None]:
-    before = dict(os.environ)
     with tempfile.TemporaryDirectory(prefix="physml-packing-") as folder:
-        os.environ |= {"PHYSML_RESULTS": folder, "PHYSML_RUNS": f"{folder}/work"}
-        try:
+        own = {"PHYSML_RESULTS": folder, "PHYSML_RUNS": f"{folder}/work"}
+        with mock.patch.dict(os.environ, own):
             yield
-        finally:
-            os.environ.clear()
-            os.environ |= before
 
 
 @contextmanager

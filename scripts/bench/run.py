@@ -163,8 +163,7 @@ def bench(options: argparse.Namespace) -> dict[str, Any]:
     if options.quick:
         workloads = [w.with_sizes(TINY) for w in workloads]
         options.rounds, options.budget_s = 1, 1.0
-    facts = store.machine(options.device)
-    result: dict[str, Any] = {"class": store.machine_class(facts), "machine": facts, "workloads": {}}
+    result = store.head(options.device) | {"workloads": {}}
     complete = variants == VARIANTS and not options.quick and not options.no_write
     path = store.path_of(result["class"])
     if complete:

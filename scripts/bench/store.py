@@ -49,6 +49,12 @@ def machine_class(facts: Mapping[str, Any]) -> str:
     return re.sub(r"[^a-z0-9]+", "-", re.sub(r"\((r|tm)\)", "", name.lower())).strip("-")
 
 
+def head(device: str) -> dict[str, Any]:
+    """The keys with which a result on a device begins."""
+    facts = machine(device)
+    return {"schema": SCHEMA, "class": machine_class(facts), "machine": facts}
+
+
 def moment(device: str, threads: int) -> dict[str, Any]:
     """When and with what something is measured; whoever measures adds `load_after`."""
     return {

@@ -41,9 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.bench.streaming", description=__doc__.partition("\n")[0]
-    )
+    parser = command.parser("streaming", __doc__)
     parser.add_argument("--hidden", type=int, nargs="+", default=[16, 128, 512], metavar="H")
     parser.add_argument("--batch", type=int, default=1, metavar="B")
     parser.add_argument("--features", type=int, default=8, metavar="D")
@@ -56,20 +54,13 @@ def _parser() -> argparse.ArgumentParser:
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Microseconds of one step, every variant of a size interleaved, on one thread."""
     torch.set_num_threads(1)
-    facts = store.machine("cpu")
-    result: dict[str, Any] = {"schema": store.SCHEMA, "class": store.machine_class(facts), "machine": facts}
-    result |= {
-        "batch": options.batch,
-        "features": options.features,
-        "run": store.moment("cpu", 1),
-        "cases": [],
-    }
+    result = store.head("cpu")
+    result |= {"batch": options.batch, "features": options.features}
+    result |= {"run": store.moment("cpu", 1), "cases": []}
     for name, settings in RECURRENCES.items():
         for hidden in options.hidden:
-            workload = Workload(
-                name, name, name, 1, options.batch, options.features, hidden, settings=settings
-            )
-            steps, refused = steps_of(workload)
+            sizes = 1, options.batch, options.features, hidden
+            steps, refused = steps_of(Workload(name, name, name, *sizes, settings=settings))
             times = interleave(steps, options.rounds, budget_s=60)
             case = {"recurrence": name, "H": hidden, "variants": {**times, **refused}}
             result["cases"].append(case)

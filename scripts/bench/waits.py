@@ -145,12 +145,8 @@ PARTS: dict[str, tuple[Callable[..., dict[str, Made]], Sequence[Any]]] = {
 
 def processes(words: Sequence[str], folder: str) -> float:
     """Processor seconds of `physml` with these words, its children and theirs: a fork server, say."""
-    variables = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "PHYSML_RESULTS": folder,
-        "PHYSML_RUNS": f"{folder}/work",
-    }
+    own = {"PHYSML_RESULTS": folder, "PHYSML_RUNS": f"{folder}/work"}
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", **own}
     done = subprocess.run(
         [sys.executable, "-m", "scripts.bench.waits", "--count", *words],
         env=variables,
@@ -201,12 +197,7 @@ def runs(options: argparse.Namespace) -> dict[str, float]:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    machine = store.machine("cpu")
-    result: dict[str, Any] = {
-        "schema": store.SCHEMA,
-        "machine": machine,
-        "class": store.machine_class(machine),
-    }
+    result = store.head("cpu")
     result |= {"moment": store.moment("cpu", 1), "cases": {}}
     torch.set_num_threads(1)
     torch.manual_seed(SEED)
@@ -236,12 +227,8 @@ def text(result: dict[str, Any]) -> str:
         for way, facts in ways.items()
         if "ms" not in facts
     }
-    lines = [
-        f"# Where users wait, on {store.machine_name(result['machine'])}",
-        "",
-        report.moment(result["moment"]),
-        "",
-    ]
+    machine = store.machine_name(result["machine"])
+    lines = [f"# Where users wait, on {machine}", "", report.moment(result["moment"]), ""]
     lines += [*report.table(heads, rows), ""] if rows else []
     lines += [f"{way}: {reason}" for way, reason in sorted(reasons)]
     seconds = [[name, report.number(value)] for name, value in result.get("processes", {}).items()]
@@ -252,9 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words[:1] == ["--count"]:
         return count(words[1:])
-    parser = argparse.ArgumentParser(
-        prog="python -m scripts.bench.waits", description=__doc__.partition("\n")[0]
-    )
+    parser = command.parser("waits", __doc__)
     parser.add_argument("--part", action="append", choices=[*PARTS, "runs"], help="again for another")
     parser.add_argument("--rounds", type=int, default=9, help="samples of each way (%(default)s)")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds for each case (%(default)s)")

@@ -72,9 +72,7 @@ def lab(source: Path | None = None, *, compiles: bool = True) -> Iterator[Path]:
 
     compiles: C anew; else it has the compiled C of this process's own cache.
     """
-    folder = Path(
-        tempfile.mkdtemp(prefix="physml-campaign-")
-    )  # no finalizer: forks would run it at their end
+    folder = Path(tempfile.mkdtemp(prefix="physml-campaign-"))  # no finalizer, which forks would run
     before = dict(os.environ)
     try:
         if source:

@@ -133,10 +133,8 @@ def _see(folder: Path, records: dict[str, tuple[int, int]], result: Found) -> No
     for path in (folder / "results" / "runs").rglob("*-seed*.json"):
         with contextlib.suppress(FileNotFoundError):
             file = path.stat()
-            if records.setdefault(path.name, (file.st_ino, file.st_mtime_ns)) != (
-                file.st_ino,
-                file.st_mtime_ns,
-            ):
+            stamp = file.st_ino, file.st_mtime_ns
+            if records.setdefault(path.name, stamp) != stamp:
                 result |= {"fault": "made twice", "said": path.name}
 
 

@@ -15,6 +15,7 @@ import struct
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from scripts.campaign import furnished
 from scripts.campaign.driver import MARK, Found, one_command
@@ -60,7 +61,7 @@ COMMANDS = (
     "rerun {record}",
     "diff {record} {other}",
     "compare {record} {other}",
-    "records convert",
+    "records pack",
     "records pack export",
     "records costs",
     "track sync --plan",
@@ -75,7 +76,7 @@ COMMANDS = (
     "doctor",
 )
 # They may write the records of runs again.
-REWRITE = ("--force", "convert", "pack", "retry")
+REWRITE = ("--force", "pack", "retry")
 
 
 class Call:
@@ -131,14 +132,8 @@ def _forged(path: Path, rng: random.Random) -> None:
 def _odd() -> tuple[object, ...]:
     return (
         *(None, True, -1, 1e308, float("nan"), 10**400, "", ESCAPE, "\u202egpj.exe", [], {}, ["x"], {"a": 1}),
-        *(
-            "../../victim.txt",
-            "/dev/zero",
-            "/etc/passwd",
-            f"$(touch {MARK})",
-            "=cmd|' /C calc'!A0",
-            "x" * 9999,
-        ),
+        *("../../victim.txt", "/dev/zero", "/etc/passwd", f"$(touch {MARK})", "=cmd|' /C calc'!A0"),
+        "x" * 9999,
         *({"_target_": "os.system"}, ["../here/evil.py"], "<img src=x onerror=alert(1)>", "*", 44.77, "lem"),
     )
 
@@ -152,18 +147,12 @@ def _library(path: Path, rng: random.Random) -> None:
 def _journal(path: Path, rng: random.Random) -> None:
     """A journal of Optuna whose study has a pickle as an attribute, as some samplers keep one."""
     state = pickle.dumps(Call()).hex()
-    path.write_text(
-        json.dumps(
-            {"op_code": 0, "worker_id": "w", "study_name": "mine-fitzhugh_nagumo-lem", "directions": [1]}
-        )
-        + "\n"
-        + json.dumps({"op_code": 4, "worker_id": "w", "study_id": 0, "datetime_start": "2020-01-01T00:00:00"})
-        + "\n"
-        + json.dumps(
-            {"op_code": 9, "worker_id": "w", "trial_id": 0, "system_attr": {"cma:optimizer:0": state}}
-        )
-        + "\n"
-    )
+    lines: list[dict[str, Any]] = [
+        {"op_code": 0, "worker_id": "w", "study_name": "mine-fitzhugh_nagumo-lem", "directions": [1]},
+        {"op_code": 4, "worker_id": "w", "study_id": 0, "datetime_start": "2020-01-01T00:00:00"},
+        {"op_code": 9, "worker_id": "w", "trial_id": 0, "system_attr": {"cma:optimizer:0": state}},
+    ]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
 
 def _tensors(path: Path, rng: random.Random) -> None:
@@ -178,12 +167,8 @@ def _named(path: Path, rng: random.Random) -> None:
         (
             *(f"{ESCAPE}-split0-seed0.json", f"$(touch {MARK})-split0-seed1.json", "a\nb-split0-seed0.json"),
             *("-rf", f"`touch {MARK}`.yaml", "=1+1.json", "\udcff-split0-seed0.json", "x" * 250),
-            *(
-                "0a1b2c3d-split0-seed99999999999999999999.json",
-                "0a1b2c3d-split\u0663-seed0.json",
-                "curves",
-                ".git",
-            ),
+            *("0a1b2c3d-split0-seed99999999999999999999.json", "0a1b2c3d-split\u0663-seed0.json"),
+            *("curves", ".git"),
         )
     )
     content = path.read_bytes() if path.is_file() else b"{}"

@@ -99,7 +99,7 @@ UNFIT = (
 OTHER = "row A, column .*: lem/fitzhugh_nagumo-lem has the task FitzHughNagumo; that of lem-2 is EigenWorms"
 WRONG = [
     ("rum", "there is no rum. Did you mean run"),
-    ("model=lem task=adding", "Did you mean: physml run model=lem task=adding"),
+    ("--strange list", "unrecognized arguments: --strange. See physml --help"),
     ("run", "no model is chosen. Add model=NAME, or a class of your own: model._target_=.*Known: .*lem"),
     ("run model=lem", "no task is chosen. Add task=NAME, or .*Known: adding"),
     ("run model=g2_gcn task=psmnist", UNFIT),
@@ -149,11 +149,9 @@ WRONG = [
     ("search fitzhugh", "there is no search fitzhugh"),
     ("diff a.json", "required: RECORD"),
     ("diff a.json b.json", "a.json cannot be read"),
-    ("table lem-4 --norun", "unrecognized arguments: --norun. Did you mean --no-run"),
     ("table 4 --paper corn", "there is no paper 'corn'. Did you mean cornn"),
     ("run experiment=lem-4", "lem-4 is a table: physml table lem-4"),
     ("rerun lem-4", "lem-4 is a table: physml table lem-4"),
-    ("compare LEM LSTM", "rows of a table need --table ID"),
     ("compare Mine LEM --table lem-4", "Known: .*LEM, 'LEM, searched here', LSTM"),
     ("table lem-2 --plan --row label=A,experiment=lem/fitzhugh_nagumo-lem", OTHER),
 ]

@@ -57,7 +57,9 @@ def test_packages_that_are_missing_or_of_another_version(monkeypatch: pytest.Mon
     assert "the tested version is 0.1" in packages["numpy"].value and "make setup" in packages["scipy"].hint
     assert packages["extra dev"].value == "not installed: ruff"
     assert "pip install pytest" in packages["extra dev"].hint
-    assert doctor.text(list(packages.values())).startswith("1 missing, marked with !\n\nmissing\n  ! scipy")
+    assert doctor.text({"packages": [*packages.values()]}).startswith(
+        "1 missing, marked with !\n\nmissing\n  ! scipy"
+    )
     monkeypatch.setattr(doctor, "_tested", {}.__getitem__)
     (row,) = doctor.findings("packages")
     assert "the check failed: TypeError" in row.value

@@ -1,3 +1,3 @@
 """Runs in roots of their own."""
 
-from run_fixtures import forked, roots  # noqa: F401 - fixtures
+from run_fixtures import roots  # noqa: F401 - a fixture

@@ -67,13 +67,16 @@ def test_numbers_in_names_are_sorted_as_numbers(own_conf: Path) -> None:
     assert [entry.name for entry in inventory.tables()] == ["cornn-2", "lem-9", "lem-10"]
 
 
-def test_long_descriptions_go_on_below_themselves_and_lines_below_are_wrapped_and_hang() -> None:
+def test_long_descriptions_go_on_below_themselves_and_lines_below_are_wrapped_and_hang(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
     entries = [inventory.Entry("a", "word " * 30, "searched-here"), inventory.Entry("longer", "short")]
-    lines = listing.text(entries, width=60).splitlines()
+    lines = listing.text(entries).splitlines()
     assert lines[0].startswith("a       word")
     assert lines[1].startswith("        word")
     entry = inventory.Entry("task", "about", below=("data: mnist", "  linear: " + "rmse 0.1, " * 12))
-    below = listing.text([entry], width=60).splitlines()
+    below = listing.text([entry]).splitlines()
     assert below[1] == "      data: mnist" and below[2].startswith("        linear: rmse 0.1, ")
     assert all(line.startswith("            ") for line in below[3:]) and len(below) > 4
     assert max(map(len, lines + below)) <= 60

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from physml.base import files
-from physml.base.paths import CONF, OWN_RESULTS, TASKS, cache_root, own_folders, results_root, work_root
+from physml.base.paths import CONF, OWN_RESULTS, TASKS, cache_root, results_root, work_root
 from physml.listing import tables as table_index
 from physml.listing.tables import Listed, TableIndex, read
 from physml.queue import requested as requested_runs
@@ -23,11 +23,9 @@ OLD = 1_700_000_000  # of files that have not just been changed
 
 
 @pytest.fixture(autouse=True)
-def roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def one_experiment(roots: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results of our own with the records of one experiment, and nothing else."""
-    for key, value in own_folders(tmp_path).items():
-        monkeypatch.setenv(key, value)
-    monkeypatch.setenv("PHYSML_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("PHYSML_DATA", str(roots / "data"))
     monkeypatch.delenv("PHYSML_CONF", raising=False)
     monkeypatch.setattr(table_index, "results_roots", lambda: [results_root()])
     shutil.copytree(OWN_RESULTS / "runs" / FOLDER, folder())

@@ -7,7 +7,7 @@ import pytest
 from each import each
 
 from physml.base.errors import DataError
-from physml.base.paths import ROOT, own_folders
+from physml.base.paths import ROOT
 from physml.cli import main
 from physml.data.readers.har import UCI_HAR
 from physml.listing import inventory
@@ -15,13 +15,10 @@ from physml.listing import tasks as task_facts
 
 
 @pytest.fixture(autouse=True)
-def roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for key, value in own_folders(tmp_path).items():
-        monkeypatch.setenv(key, value)
-    monkeypatch.setenv("PHYSML_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr("physml.listing.tasks.results_roots", lambda: [tmp_path / "results"])
-    (tmp_path / "data").mkdir()
-    return tmp_path
+def nothing_measured(roots: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHYSML_DATA", str(roots / "data"))
+    monkeypatch.setattr("physml.listing.tasks.results_roots", lambda: [roots / "results"])
+    (roots / "data").mkdir()
 
 
 def below(task: str) -> list[str]:

@@ -89,6 +89,13 @@ def test_status_of_a_table_before_and_after(forked, shared, capsys):
     assert "table of settings" in capsys.readouterr().err
 
 
+def test_the_runs_of_an_experiment_are_those_of_its_tables(capsys):
+    """No other pairs are wanted where a table has each split with one seed."""
+    for seeds, count in (((), 5), (("--seeds", "0,1"), 10)):
+        assert main.main(["status", "heterophily/chameleon_filtered-mlp", *seeds]) == 0
+        assert f"mlp: {count} runs: " in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("place", [{"folder": "../elsewhere"}, {"folder": "/etc"}, {"seed": "0/../../../x"}])
 def test_a_file_of_a_run_that_leads_elsewhere_is_left_out(place, shared, capsys):
     """Who may write the work folder may not have `retry` and `logs` open files outside of it."""

@@ -16,7 +16,7 @@ import run_harness as h
 
 from physml.base import doing
 from physml.base.paths import ROOT
-from physml.cli.sweep import Sweep, show_outcomes
+from physml.cli.run import Sweep, show_outcomes
 from physml.data.cache import Cache
 from physml.run import progress
 from physml.run.live import Live, Remaining, summary

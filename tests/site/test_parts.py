@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from physml.listing import inventory
 from physml.report.outcome import State
 from physml.report.stats.summary import Published, Summary
-from physml.site import pareto, plots, prose, words
+from physml.site import pareto, plots, prose
 from physml.site.catalogue import _facts
+from physml.site.content import slug
+from physml.site.table_pages import short
 
 NUMBERS = st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=8)
 
@@ -113,7 +115,7 @@ def test_a_docstring_has_its_equations_and_arguments():
     ],
 )
 def test_an_equation_has_elements_of_mathml_alone(text: str) -> None:
-    equation = prose.mathml(text, "block")
+    equation = prose.mathml(text)
     assert equation.startswith(("<math ", "<code>"))
     tree = ElementTree.fromstring(equation)
     assert {element.tag.rpartition("}")[2] for element in tree.iter()} <= {*prose.ELEMENTS, "code"}
@@ -123,26 +125,20 @@ def test_an_equation_has_elements_of_mathml_alone(text: str) -> None:
 def test_an_equation_breaks_before_signs_that_no_bracket_holds_and_else_is_code():
     page = prose.docstring(r":math:`y = (a + b) z + \frac{c + d}{e}`")
     assert page.count("<math") == 3 and "<code>" not in page
-    assert prose.mathml(r"\frac{", "block") == r"<code>\frac{</code>"
+    assert prose.mathml(r"\frac{") == r"<code>\frac{</code>"
 
 
 def test_a_long_reason_stands_on_the_page_of_its_cell_alone():
-    assert words.short(State("not decidable", "x" * 50)) == "not decidable"
-    assert words.short(State("blocked", "no data")) == "blocked: no data"
+    assert short(State("not decidable", "x" * 50)) == "not decidable"
+    assert short(State("blocked", "no data")) == "blocked: no data"
 
 
 @given(st.text(min_size=1), st.text(min_size=1))
 def test_labels_have_pages_of_their_own(first, second):
     if first.lower() != second.lower():
-        same = words.slug(first) == words.slug(second)
+        same = slug(first) == slug(second)
         assert not same or first.replace(" ", "-").lower() == second.replace(" ", "-").lower()
-    assert words.slug(first).strip("-") and "/" not in words.slug(first)
-
-
-def test_the_front_holds_rows_that_none_beats_in_both():
-    values = {"a": (1.0, 3.0), "b": (2.0, 1.0), "c": (2.0, 1.5), "d": (0.5, 9.0)}
-    rows = [pareto.Row(label, *value) for label, value in values.items()]
-    assert [row.label for row in pareto.pareto(rows)] == ["b", "a", "d"]
+    assert slug(first).strip("-") and "/" not in slug(first)
 
 
 @given(st.lists(st.tuples(st.floats(0, 9), st.floats(0.1, 9)), min_size=1, max_size=12))

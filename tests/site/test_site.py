@@ -19,8 +19,8 @@ from physml.report import outcome
 from physml.report.table import spec as table_spec
 from physml.report.table.spec import find_table, load_table
 from physml.report.view.finding import finding_text
-from physml.site import build, catalogue, content, words
-from physml.site.content import results_of
+from physml.site import build, catalogue, content
+from physml.site.content import results_of, slug
 from physml.site.data import lines
 from physml.site.table_pages import Pictures, cell_context
 
@@ -250,7 +250,7 @@ def test_seeds_that_are_paired_with_splits_have_a_command_each():
 def test_no_two_cells_share_a_page(ident):
     spec = load_table(find_table(ident))
     for names in ([row.label for row in spec.rows], [column.key for column in spec.columns]):
-        assert len({words.slug(name) for name in names}) == len(names)
+        assert len({slug(name) for name in names}) == len(names)
 
 
 def test_a_picture_is_of_the_runs_that_are_asked_for():
