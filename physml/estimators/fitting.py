@@ -70,36 +70,24 @@ def fit(
         torch.manual_seed(derive(settings.seed, "init"))
         net = build()
         torch.manual_seed(derive(settings.seed, "dropout"))
-        return net, _trained(net, train, valid, loss, settings)
-
-
-def _trained(
-    net: nn.Module,
-    train: tuple[Tensor, Tensor],
-    valid: tuple[Tensor, Tensor] | None,
-    loss: Loss,
-    settings: Settings,
-) -> History:
-    optimizer = torch.optim.Adam(net.parameters(), settings.learning_rate)
-    order, history = stream(settings.seed, "order"), History()
-    lowest, kept = math.inf, None
-    for epoch in range(1, settings.epochs + 1):
-        history.train.append(_epoch(net, train, loss, optimizer, order, settings.batch_size))
-        if valid is not None:
-            history.valid.append(float(loss(outputs(net, valid[0]), valid[1])))
-        _refuse_diverged(history, epoch, settings)
-        _report(history, epoch, settings)
-        if valid is None:
-            history.best = epoch
-            continue
-        if history.valid[-1] < lowest:
-            lowest, kept, history.best = history.valid[-1], copy.deepcopy(net.state_dict()), epoch
-        elif epoch - history.best >= settings.patience:
-            break
+        optimizer = torch.optim.Adam(net.parameters(), settings.learning_rate)
+        order, history = stream(settings.seed, "order"), History()
+        lowest, kept = math.inf, None
+        for epoch in range(1, settings.epochs + 1):
+            history.train.append(_epoch(net, train, loss, optimizer, order, settings.batch_size))
+            if valid is not None:
+                history.valid.append(float(loss(outputs(net, valid[0]), valid[1])))
+            _refuse_diverged(history, epoch, settings)
+            _report(history, epoch, settings)
+            if valid is None:
+                history.best = epoch
+            elif history.valid[-1] < lowest:
+                lowest, kept, history.best = history.valid[-1], copy.deepcopy(net.state_dict()), epoch
+            elif epoch - history.best >= settings.patience:
+                break
     if kept is not None:
         net.load_state_dict(kept)
-    net.eval()
-    return history
+    return net.eval(), history
 
 
 def _epoch(
