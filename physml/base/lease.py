@@ -223,16 +223,11 @@ def _path(place: Path, number: int) -> Path:
 
 def _create(path: Path, content: bytes) -> None:
     """Raises FileExistsError where another process has created it."""
-    file = opened.descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-    try:
-        os.write(file, content)
-        os.fsync(file)
-    finally:
-        os.close(file)
+    _append(path, content, os.O_CREAT | os.O_EXCL)
 
 
-def _append(path: Path, content: bytes) -> None:
-    file = opened.descriptor(path, os.O_WRONLY | os.O_APPEND)
+def _append(path: Path, content: bytes, flags: int = 0) -> None:
+    file = opened.descriptor(path, os.O_WRONLY | os.O_APPEND | flags)
     try:
         os.write(file, content)
         os.fsync(file)
