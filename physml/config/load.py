@@ -23,7 +23,7 @@ MOST_VALUES, DEEPEST = 1_000_000, 100  # of a file, aliases counted as often as 
 def load(cls: type[T], path: Path, *, ignore: Collection[str] = (), **fixed: Any) -> T:
     """An instance of a dataclass from a YAML file. ConfigError names the file and the key that is wrong.
 
-    ignore: keys of the file that are not for the dataclass. given: fields that do not come from the file,
+    ignore: keys of the file that are not for the dataclass. fixed: fields that do not come from the file,
     such as an id that is the file's name; as keys of the file they are refused.
     """
     content = content_of(path)

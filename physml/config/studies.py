@@ -17,7 +17,7 @@ from physml.base.errors import ConfigError, suggest
 from physml.base.files import cached_by_file
 from physml.base.paths import CONF, display_path, own_conf
 from physml.config import conf_files
-from physml.config.conf_files import absolute, is_file, is_path
+from physml.config.conf_files import absolute, find, is_file, is_path
 from physml.config.load import read_yaml, structure
 from physml.config.search_schema import Search
 
@@ -100,7 +100,7 @@ def names(conf: Path = CONF) -> list[str]:
 def is_name(name: str, conf: Path = CONF) -> bool:
     """True if an experiment exists; reads no other study."""
     study, row = _split(name)
-    if study is None or not (is_file(Path(study)) if is_path(study) else _file(study, conf)):
+    if study is None or not (is_file(Path(study)) if is_path(study) else find("study", study, conf)):
         return False
     return row in load(study, conf).rows
 
@@ -111,10 +111,6 @@ def _split(name: str) -> tuple[str, str] | tuple[None, None]:
         return absolute(at[0]), at[1]
     match = _NAME.fullmatch(name)
     return (match[1], match[2]) if match else (None, None)
-
-
-def _file(study: str, conf: Path) -> Path | None:
-    return conf_files.find("study", study, conf)
 
 
 def studies(conf: Path = CONF) -> list[str]:
@@ -133,7 +129,7 @@ def load(study: str, conf: Path = CONF) -> Study:
 def file_of(study: str, conf: Path = CONF) -> Path:
     """The file of a study by its name or path, which need not be there."""
     if not is_path(study):
-        return _file(study, conf) or conf / "study" / f"{study}.yaml"
+        return find("study", study, conf) or conf / "study" / f"{study}.yaml"
     return Path(absolute(study))
 
 
@@ -177,7 +173,7 @@ def _study(path: Path, conf: Path) -> Study:
     choosing |= {f"rows.{name}: ": row for name, row in study.rows.items()}
     for where, chosen_files in choosing.items():
         for group, chosen in chosen_files.choices.items():
-            if not conf_files.find(group, chosen, conf):
+            if not find(group, chosen, conf):
                 known = conf_files.files(group, conf)
                 raise ConfigError(f"{path}: {where}there is no {group} {chosen}. {suggest(chosen, known)}")
     return study
