@@ -32,13 +32,12 @@ Loss = Callable[[Tensor], Tensor]  # of the output at the last step
 class ByStep:
     r"""Norms of the gradient of E_n, step by step; index k - 1 of an array (n,) is step k.
 
-    loss: E_n. euclidean: by parameter, :math:`\|\partial E_n^{(k)}/\partial\theta\|_2`, (n,). largest: the
+    euclidean: by parameter, :math:`\|\partial E_n^{(k)}/\partial\theta\|_2`, (n,). largest: the
     same with the greatest absolute entry, as the bounds of the papers count. inputs:
     :math:`\|\partial E_n/\partial u_k\|_2`, (n,), zeros for ids. states: :math:`\|\partial E_n/\partial
     X_k\|_2`, index k, k = 0 to n - 1. total: by parameter, :math:`\partial E_n/\partial\theta`.
     """
 
-    loss: float
     euclidean: dict[str, Tensor]
     largest: dict[str, Tensor]
     inputs: Tensor
@@ -88,7 +87,6 @@ def gradient_by_step(network: nn.Module, u: Tensor, loss: Loss) -> ByStep:
     total = {name: torch.zeros_like(p) for name, p in named.items()}
     of_inputs, of_states = torch.zeros(n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
     cotangent: list[Tensor] = []
-    loss_value = 0.0
     for k in range(n, 0, -1):
         with torch.enable_grad():
             before = [x.detach().requires_grad_() for x in states[k - 1]]
@@ -96,9 +94,7 @@ def gradient_by_step(network: nn.Module, u: Tensor, loss: Loss) -> ByStep:
             output, after = _step(network, x, before, like)
             sources = [*parameters, *before, *([x] if numbers else [])]
             if k == n:
-                last = loss(output)
-                loss_value = float(last.detach())
-                got = torch.autograd.grad(last, sources, allow_unused=True)
+                got = torch.autograd.grad(loss(output), sources, allow_unused=True)
             else:
                 got = torch.autograd.grad(after, sources, cotangent, allow_unused=True)
         gradients = _zeros_for_none(got, sources)
@@ -113,7 +109,7 @@ def gradient_by_step(network: nn.Module, u: Tensor, loss: Loss) -> ByStep:
         of_states[k - 1] = torch.stack([g.norm() for g in cotangent]).norm()
         if numbers:
             of_inputs[k - 1] = gradients[-1].norm()
-    return ByStep(loss_value, euclidean, largest, of_inputs, of_states, total)
+    return ByStep(euclidean, largest, of_inputs, of_states, total)
 
 
 def jacobian_products(network: nn.Module, u: Tensor) -> Iterator[tuple[int, Tensor]]:
