@@ -6,8 +6,7 @@ import pytest
 import yaml
 
 from physml.base.paths import CONF
-from physml.config import compose
-from physml.search import spec as search
+from physml.config import conf_files
 
 # Keys of a small search.
 TINY = {"metric": "rmse", "better": "lower", "trials": 2, "seed": 1000, "trial": {"profile": "smoke"}}
@@ -15,14 +14,13 @@ TINY |= {"space": {"optim.lr": {"low": 1.0e-3, "high": 5.0e-2, "log": True}}}
 
 
 def without_studies(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that the search and compose take for conf/."""
+    """A folder that is taken for conf/."""
     folder = root / "conf"
     folder.mkdir()
     for path in CONF.iterdir():
         if path.name != "study":
             (folder / path.name).symlink_to(path)
-    for module in (search, compose):
-        monkeypatch.setattr(module, "CONF", folder)
+    monkeypatch.setattr(conf_files, "CONF", folder)
     return folder
 
 

@@ -60,7 +60,7 @@ def searched(conf):
 
 
 def searched_file(conf):
-    return studies.searched_file("lem/fitzhugh_nagumo", conf)
+    return studies.searched_file("lem/fitzhugh_nagumo")
 
 
 class Simulated:
