@@ -2,23 +2,12 @@
 
 from collections.abc import Collection
 from numbers import Integral
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from physml.base.errors import InputError, suggest
 
 if TYPE_CHECKING:
-    import torch
-
-
-class Shaped(Protocol):
-    """An array of numbers, such as a tensor, as far as checks of its shape go."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def dtype(self) -> "torch.dtype": ...
-    def dim(self) -> int: ...
-    def __len__(self) -> int: ...
+    from torch import Tensor
 
 
 def positive(name: str, value: float) -> None:
@@ -59,7 +48,7 @@ def one_of(name: str, value: str, options: Collection[str]) -> None:
         )
 
 
-def has_shape(name: str, x: Shaped, axes: tuple[int | str, ...], *, hint: str = "") -> None:
+def has_shape(name: str, x: "Tensor", axes: tuple[int | str, ...], *, hint: str = "") -> None:
     """Letters stand for any positive size; numbers must match.
 
     Example:

@@ -315,7 +315,3 @@ def _one_pass(node: Node, params: Sequence[Any]) -> dict[str, bool]:
         return {}
     can = all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in params)
     return {"fused": True} if can else {}
-
-
-def build_schedule(parts: Parts, optimizer: Any) -> Any | None:
-    return parts.schedule.make(optimizer=optimizer) if parts.schedule else None

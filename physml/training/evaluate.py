@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from physml.task.base import Metrics, Sums, Task
 from physml.task.batch import Batch
@@ -23,9 +24,7 @@ def apply(net: nn.Module, batch: Batch, state: State = None) -> tuple[Tensor, St
 
 def each_tensor(state: State, change: Callable[[Tensor], Tensor]) -> State:
     """The state with each of its tensors changed, such as detached."""
-    if isinstance(state, Tensor):
-        return change(state)
-    return tuple(each_tensor(s, change) for s in state) if isinstance(state, tuple | list) else state
+    return pytree.tree_map_only(Tensor, change, state)
 
 
 @torch.no_grad()

@@ -62,7 +62,7 @@ class Trainer:
         self.optimizer = build.build_optimizer(parts, self.net)
         # What layers add to the loss, such as the distance of a matrix from orthogonal ones.
         self.penalties = penalties(self.net)
-        self.schedule = build.build_schedule(parts, self.optimizer)
+        self.schedule = parts.schedule.make(optimizer=self.optimizer) if parts.schedule else None
         self.selector = parts.select.make()
         self.stopper = parts.stop.make() if parts.stop else None
         self.average: Triggered | None = parts.average.make() if parts.average else None

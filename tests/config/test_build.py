@@ -170,6 +170,7 @@ def test_a_base_class_is_not_built(tmp_path: Path) -> None:
         ("task", "physml.models.sequence.lem.LEM", "task: LEM does not belong here: it has no load"),
         ("trainer.select", f"{SELECTION}.Patience", "trainer.select: Patience does not belong here"),
         ("trainer.stop", f"{SELECTION}.Last", "trainer.stop: Last does not belong here"),
+        ("trainer.average", f"{SELECTION}.Last", "trainer.average: Last does not belong here"),
     ],
 )
 def test_a_class_in_the_wrong_place_is_told(where: str, target: str, says: str) -> None:
