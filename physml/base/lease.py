@@ -144,8 +144,9 @@ def _watched(place: Path) -> int:
         path = _path(place, number)
         if not number or _state(path) != "held":
             return number
-        now = number, _read(path).size
-        if first not in (None, now) or _runs_here(path):
+        content = _read(path)
+        now = number, content.size
+        if first not in (None, now) or (_is_ours(content.process) and _is_alive(content.process)):
             raise BlockingIOError
         first = now
         time.sleep(min(1.0, period_s() / 4))
@@ -190,11 +191,6 @@ def _is_ours(process: dict[str, Any]) -> bool:
 
 def _is_alive(process: dict[str, Any]) -> bool:
     return process.get("started") is not None and _started(process.get("pid", 0)) == process["started"]
-
-
-def _runs_here(path: Path) -> bool:
-    process = _read(path).process
-    return _is_ours(process) and _is_alive(process)
 
 
 def _started(pid: int) -> int | None:

@@ -5,7 +5,7 @@ Axes: B batch, T time, D features, O outputs, n items.
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -128,15 +128,13 @@ def _report(history: History, epoch: int, settings: Settings) -> None:
 
 @torch.no_grad()
 def outputs(net: nn.Module, x: Tensor) -> Tensor:
-    """The outputs for all items, batch by batch, in evaluation mode."""
+    """The outputs for all items, batch by batch, in evaluation mode.
+
+    Batches are filled up to whole sets of ROWS: fewer may be computed in another way, and round differently.
+    """
     net.eval()
-    return torch.cat(list(_batches(net, x)))
-
-
-def _batches(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
-    """Filled up to whole sets of ROWS: fewer may be computed in another way, which rounds differently."""
+    parts = []
     for part in x.split(EVAL_BATCH):
-        more = -len(part) % ROWS
-        yield net(torch.cat([part, part[-1:].expand(more, *part.shape[1:])]) if more else part)[0][
-            : len(part)
-        ]
+        filled = torch.cat([part, part[-1:].expand(-len(part) % ROWS, *part.shape[1:])])
+        parts.append(net(filled)[0][: len(part)])
+    return torch.cat(parts)

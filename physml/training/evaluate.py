@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from physml.task.base import Metrics, Sums, Task
 from physml.task.batch import Batch
@@ -20,11 +19,6 @@ def apply(net: nn.Module, batch: Batch, state: State = None) -> tuple[Tensor, St
     if batch.edge_index is not None:
         return net(batch.input, batch.edge_index, edge_weight=batch.edge_weight, batch=batch.batch), None
     return net(batch.input, lengths=batch.lengths, state=state)
-
-
-def each_tensor(state: State, change: Callable[[Tensor], Tensor]) -> State:
-    """The state with each of its tensors changed, such as detached."""
-    return pytree.tree_map_only(Tensor, change, state)
 
 
 @torch.no_grad()

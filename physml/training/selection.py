@@ -47,8 +47,8 @@ class _Rule:
 class _Best(_Rule):
     """The first evaluation with the strictly best value."""
 
-    part: ClassVar[str]
-    needs_test: ClassVar[bool]
+    part: ClassVar[str] = "valid"
+    needs_test: ClassVar[bool] = False
     where = "trainer.select"
     changing = ("best",)
 
@@ -71,9 +71,6 @@ class _Best(_Rule):
 
 class BestValid(_Best):
     """Best on validation data, ties kept at the earliest epoch: what nearly all official code does."""
-
-    part = "valid"
-    needs_test = False
 
 
 class BestTest(_Best):

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from physml.base.errors import ConfigError, DataError, Preempted, RecordError
 from physml.base.seeding import derive, stream
@@ -18,7 +19,7 @@ from physml.task.base import Metrics, Part, Task
 from physml.task.batch import Batch
 from physml.training import selection
 from physml.training.averaging import Triggered, in_place, refuse_bases
-from physml.training.evaluate import State, apply, each_tensor, evaluate, outputs
+from physml.training.evaluate import State, apply, evaluate, outputs
 from physml.training.interrupt import Interrupt
 from physml.training.reporter import Reporter
 
@@ -227,7 +228,7 @@ class Trainer:
         if self.average:
             self.average.after_step(self.net)
         self.loss_sum += loss.detach()
-        self.state = each_tensor(state, Tensor.detach) if batch.carry else None  # truncated backpropagation
+        self.state = tree_map_only(Tensor, Tensor.detach, state) if batch.carry else None  # truncated BPTT
 
     def _finite(self) -> None:
         if not math.isfinite(float(self.loss_sum)):
@@ -363,7 +364,7 @@ class Trainer:
             setattr(self, name, state[name])
         if self.step:  # else a schedule that steps before the next batch warns that the optimizer never has
             self.optimizer._opt_called = True
-        self.state = each_tensor(self.state, lambda kept: kept.to(self.device))
+        self.state = tree_map_only(Tensor, lambda kept: kept.to(self.device), self.state)
 
 
 PLAIN_STATE = (
