@@ -2,12 +2,23 @@
 
 from collections.abc import Collection
 from numbers import Integral
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from physml.base.errors import InputError, suggest
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    import torch
+
+
+class Shaped(Protocol):
+    """An array of numbers, such as a tensor, as far as checks of its shape go."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> "torch.dtype": ...
+    def dim(self) -> int: ...
+    def __len__(self) -> int: ...
 
 
 def positive(name: str, value: float) -> None:
@@ -48,7 +59,7 @@ def one_of(name: str, value: str, options: Collection[str]) -> None:
         )
 
 
-def has_shape(name: str, x: "Tensor", axes: tuple[int | str, ...], *, hint: str = "") -> None:
+def has_shape(name: str, x: Shaped, axes: tuple[int | str, ...], *, hint: str = "") -> None:
     """Letters stand for any positive size; numbers must match.
 
     Example:

@@ -19,12 +19,11 @@ from physml.run import weights as saved_model
 
 @dataclass(frozen=True)
 class Exported:
-    """Files written into a folder.
+    """Names of the files that were written.
 
     difference: the greatest one to the outputs of the trained network; None where none were compared.
     """
 
-    folder: Path
     written: tuple[str, ...]
     difference: float | None
 
@@ -80,7 +79,7 @@ def export(
     }
     for name, text in content.items():
         files.write_text(out / name, text)
-    return Exported(out, (FILES[to], *content), difference)
+    return Exported((FILES[to], *content), difference)
 
 
 # ---------------------------------------------------------------------------- load.py

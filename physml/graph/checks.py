@@ -3,11 +3,12 @@
 import torch
 from torch import Tensor
 
+from physml.base.check import Shaped
 from physml.base.errors import InputError
 from physml.graph.cache import cached
 
 
-def check_graph(x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> None:
+def check_graph(x: Shaped, edge_index: Tensor, edge_weight: Tensor | None = None) -> None:
     """InputError unless x (N, H), edge_index (2, E) within [0, N) and edge_weight (E,) belong together.
 
     The range of an edge list is cached: a change through NumPy or `.data` is not seen.

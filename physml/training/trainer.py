@@ -243,7 +243,9 @@ class Trainer:
             if self.step >= self.total_steps or epoch % self.keys["eval_every"] == 0:
                 row = self._evaluation(epoch, loss)
             if row is not None and self.selector.selected(row):
-                self.kept = {"row": row, "weights": copied(self.net.state_dict())}
+                weights = self.net.state_dict().items()
+                copies = {name: value.detach().to("cpu", copy=True) for name, value in weights}
+                self.kept = {"row": row, "weights": copies}
         self.epoch = epoch
         self.step_in_epoch = 0
         self.loss_sum.zero_()
@@ -385,10 +387,6 @@ def penalties(net: nn.Module) -> list[Callable[[], Tensor | None]]:
 
 def named(part: str, metrics: Metrics) -> dict[str, float]:
     return {f"{part}/{name}": float(value) for name, value in metrics.items()}
-
-
-def copied(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: value.detach().to("cpu", copy=True) for name, value in weights.items()}
 
 
 def set_precision(precision: str) -> None:

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import count, one_of, within
+from physml.base.check import Shaped, count, one_of, within
 from physml.graph.cache import cached
 from physml.graph.edges import Edges
 from physml.graph.latent import isomap, neighbours_in_plane, quadrants
@@ -123,7 +123,7 @@ class GeomGCN(nn.Module):
         return x
 
 
-def divisions(x: Tensor, edge_index: Tensor) -> list[Spread]:
+def divisions(x: Shaped, edge_index: Tensor) -> list[Spread]:
     """The sums over N^1 to N^9 with their weights, as products. Made once per graph."""
     n, dtype = len(x), x.dtype
     return cached("geometric", edge_index, (n, dtype), lambda: _spreads(edge_index, n, dtype))

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from physml.base.check import Shaped
 from physml.graph.cache import cached
 from physml.graph.edges import Edges, gather, looped, sorted_edges
 from physml.ops.derivatives import transformed
@@ -58,7 +59,7 @@ class _Product(torch.autograd.Function):
 
 
 def gcn_spread(
-    x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
+    x: Shaped, edge_index: Tensor, edge_weight: Tensor | None = None
 ) -> Callable[[Tensor], Tensor]:
     r""":math:`\hat D^{-1/2} \hat A \hat D^{-1/2}` with :math:`\hat A = A + I` (equation 7.5), as a product.
 
@@ -122,7 +123,7 @@ def symmetric_weights(edges: Edges, dtype: torch.dtype) -> Tensor:
     return (gather(sent, edges.sender) * gather(received, edges.receiver)).rsqrt()
 
 
-def link_spread(x: Tensor, edge_index: Tensor) -> Spread:
+def link_spread(x: Shaped, edge_index: Tensor) -> Spread:
     """A itself, A[i, j] = 1 where i receives from j, each pair once and without loops, as a product.
 
     Made once per graph; pass a clone of `edge_index` after a change through NumPy or `.data`.
@@ -136,7 +137,7 @@ def link_spread(x: Tensor, edge_index: Tensor) -> Spread:
     return cached("links", edge_index, (n, dtype), make)
 
 
-def mean_spread(x: Tensor, edge_index: Tensor) -> Spread:
+def mean_spread(x: Shaped, edge_index: Tensor) -> Spread:
     """The mean over the senders of the edges that a node receives; 0 at a node that receives none.
 
     Made once per graph; pass a clone of `edge_index` after a change through NumPy or `.data`.
@@ -151,7 +152,7 @@ def mean_spread(x: Tensor, edge_index: Tensor) -> Spread:
     return cached("mean", edge_index, (n, dtype), make)
 
 
-def looped_mean_spread(x: Tensor, edge_index: Tensor) -> Spread:
+def looped_mean_spread(x: Shaped, edge_index: Tensor) -> Spread:
     r""":math:`D^{-1} (A + I)`, each pair of A once: a mean over the senders and the node, as a product.
 
     A stored loop stays beside that of I and weighs 2. Made once per graph; pass a clone of `edge_index` after
