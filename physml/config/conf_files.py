@@ -30,10 +30,10 @@ _NAMING = ("experiment", "table")  # fields of tables and figures that hold a na
 # ---------------------------------------------------------------------------- names
 
 
-def folders() -> tuple[Path, ...]:
+def folders(conf: Path = CONF) -> tuple[Path, ...]:
     """conf/, and the folder of one's own before it."""
     own = own_conf()
-    return (CONF,) if own is None else _with_own(own, CONF)
+    return (conf,) if own is None else _with_own(own, conf)
 
 
 @cache
@@ -46,10 +46,10 @@ def _with_own(own: Path, conf: Path) -> tuple[Path, ...]:
     return (conf,) if own.samefile(conf) else (own, conf)
 
 
-def files(group: str) -> dict[str, Path]:
+def files(group: str, conf: Path = CONF) -> dict[str, Path]:
     """Every file of a group by its name. ConfigError for one of one's own with the name of a shipped one."""
     by_name: dict[str, Path] = {}
-    for folder in (root / group for root in folders()):
+    for folder in (root / group for root in folders(conf)):
         for path in sorted(folder.rglob("*.yaml")):
             name = path.relative_to(folder).with_suffix("").as_posix()
             if not is_id(name):
@@ -60,11 +60,11 @@ def files(group: str) -> dict[str, Path]:
     return by_name
 
 
-def find(group: str, name: str) -> Path | None:
+def find(group: str, name: str, conf: Path = CONF) -> Path | None:
     """The file of a name, without a look at all files; None where there is none."""
     if not is_id(name):
         return None
-    paths = [root / group / f"{name}.yaml" for root in folders()]
+    paths = [root / group / f"{name}.yaml" for root in folders(conf)]
     existing = [path for path in paths if is_file(path)]
     if len(existing) > 1:
         raise _taken(group, name, existing[0])
@@ -96,9 +96,9 @@ def is_file(path: Path) -> bool:
     return False
 
 
-def is_own(path: Path) -> bool:
+def is_own(path: Path, conf: Path = CONF) -> bool:
     """True if a file lies outside conf/."""
-    return CONF not in path.parents
+    return conf not in path.parents
 
 
 # ---------------------------------------------------------------------------- paths
@@ -143,13 +143,13 @@ def flat(name: str) -> str:
     return Path(name).stem if is_path(name) else name.replace("/", "-")
 
 
-def at_path(group: str, name: str) -> Path:
+def at_path(group: str, name: str, conf: Path = CONF) -> Path:
     """The table or figure at a path. ConfigError where there is none, or where its id is taken."""
     path = Path(absolute(name))
     if not is_file(path):
         known = sorted(str(file.name) for file in path.parent.glob("*.yaml") if is_file(file))
         raise ConfigError(f"there is no {group} file {path}. {suggest(path.name, known)}")
-    same = find(group, path.stem)
+    same = find(group, path.stem, conf)
     if same and not same.samefile(path):
         raise _taken(group, path.stem, path)
     return path
@@ -197,7 +197,7 @@ def without_places(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**config, **({"plugins": plugins} if plugins else {})}
 
 
-def folder_mark(path: Path) -> str:
+def folder_mark(path: Path, conf: Path = CONF) -> str:
     """The folder of a config of one's own, for lists; empty for one of conf/."""
     own = own_conf()
-    return display_path(own) if own and is_own(path) else ""
+    return display_path(own) if own and is_own(path, conf) else ""

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 
 from physml.base.errors import ConfigError, suggest
 from physml.base.files import cached_by_file
-from physml.base.paths import display_path, own_conf
+from physml.base.paths import CONF, display_path, own_conf
 from physml.config import conf_files
 from physml.config.conf_files import absolute, find, is_file, is_path
 from physml.config.load import read_yaml, refuse_unknown, structure
@@ -92,17 +92,17 @@ class Experiment:
     settings: dict[str, Any]
 
 
-def names() -> list[str]:
+def names(conf: Path = CONF) -> list[str]:
     """All experiments of conf/study, and of one's own folder, sorted."""
-    return sorted(f"{study}-{row}" for study in studies() for row in load(study).rows)
+    return sorted(f"{study}-{row}" for study in studies(conf) for row in load(study, conf).rows)
 
 
-def is_name(name: str) -> bool:
+def is_name(name: str, conf: Path = CONF) -> bool:
     """True if an experiment exists; reads no other study."""
     study, row = _split(name)
-    if study is None or not (is_file(Path(study)) if is_path(study) else find("study", study)):
+    if study is None or not (is_file(Path(study)) if is_path(study) else find("study", study, conf)):
         return False
-    return row in load(study).rows
+    return row in load(study, conf).rows
 
 
 def _split(name: str) -> tuple[str, str] | tuple[None, None]:
@@ -113,54 +113,54 @@ def _split(name: str) -> tuple[str, str] | tuple[None, None]:
     return (match[1], match[2]) if match else (None, None)
 
 
-def studies() -> list[str]:
+def studies(conf: Path = CONF) -> list[str]:
     """All studies, g2/texas and so on."""
-    return sorted(name for name in conf_files.files("study") if not f"{name}.yaml".endswith(SEARCHED))
+    return sorted(name for name in conf_files.files("study", conf) if not f"{name}.yaml".endswith(SEARCHED))
 
 
-def load(study: str) -> Study:
+def load(study: str, conf: Path = CONF) -> Study:
     """A study, checked. ConfigError names the file, and the key with near names."""
-    path = file_of(study)
+    path = file_of(study, conf)
     if not _STUDY.fullmatch(study) and not is_path(study):
         raise ConfigError(f"{path}: a study is <paper>/<task>, of letters, digits and `_`. Rename the file.")
-    return _reader(conf_files.CONF, own_conf())(path)
+    return _reader(conf, own_conf())(path)
 
 
-def file_of(study: str) -> Path:
+def file_of(study: str, conf: Path = CONF) -> Path:
     """The file of a study by its name or path, which need not be there."""
     if not is_path(study):
-        return find("study", study) or conf_files.CONF / "study" / f"{study}.yaml"
+        return find("study", study, conf) or conf / "study" / f"{study}.yaml"
     return Path(absolute(study))
 
 
-def searched_file(study: str) -> Path:
+def searched_file(study: str, conf: Path = CONF) -> Path:
     """The file beside a study of what searches have found for its rows."""
-    return file_of(study).with_suffix(SEARCHED)
+    return file_of(study, conf).with_suffix(SEARCHED)
 
 
-def is_own(name: str) -> bool:
+def is_own(name: str, conf: Path = CONF) -> bool:
     """True if an experiment belongs to a study outside conf/."""
-    return conf_files.is_own(file_of(row_of(name)[0]))
+    return conf_files.is_own(file_of(row_of(name, conf)[0], conf), conf)
 
 
-def named(name: str, study: str) -> str:
+def named(name: str, study: str, conf: Path = CONF) -> str:
     """The experiment that a study means: by a row of its own, by a path from its folder, or by a name."""
     if is_path(name):
-        return absolute(name, file_of(study).parent)
+        return absolute(name, file_of(study, conf).parent)
     if "/" in name:
         return name
     return f"{study}:{name}" if is_path(study) else f"{study}-{name}"
 
 
 @functools.cache
-def _reader(_conf: Path, _own: Path | None) -> Callable[[Path], Study]:
-    return cached_by_file(_study)
+def _reader(conf: Path, _own: Path | None) -> Callable[[Path], Study]:
+    return cached_by_file(lambda path: _study(path, conf))
 
 
-def _study(path: Path) -> Study:
+def _study(path: Path, conf: Path) -> Study:
     study = structure(Study, read_yaml(path), str(path))
     refuse_unknown(study.common, SETTINGS, f"{path}: common: there is no setting ")
-    searches = _searches(study, path)
+    searches = _searches(study, path, conf)
     for name in study.searches:
         structure(Search, searches[name], f"{path}: searches.{name}")
     for name, row in study.rows.items():
@@ -173,31 +173,31 @@ def _study(path: Path) -> Study:
     choosing |= {f"rows.{name}: ": row for name, row in study.rows.items()}
     for where, chosen_files in choosing.items():
         for group, chosen in chosen_files.choices.items():
-            if not find(group, chosen):
-                known = conf_files.files(group)
+            if not find(group, chosen, conf):
+                known = conf_files.files(group, conf)
                 raise ConfigError(f"{path}: {where}there is no {group} {chosen}. {suggest(chosen, known)}")
     return study
 
 
-def _searches(study: Study, path: Path) -> dict[str, dict[str, Any]]:
+def _searches(study: Study, path: Path, conf: Path) -> dict[str, dict[str, Any]]:
     """Keys of each search that rows can name: those of another study, and its own."""
     own = {name: study.search | keys for name, keys in study.searches.items()}
     if study.searches_of is None:
         return own
     other = absolute(study.searches_of, path.parent)
-    if further := conf_files.content(file_of(other)).get("searches_of"):
+    if further := conf_files.content(file_of(other, conf)).get("searches_of"):
         raise ConfigError(f"{path}: searches_of names a study whose own searches are those of {further}.")
-    shared = load(other)
+    shared = load(other, conf)
     return {name: shared.search | study.search | keys for name, keys in shared.searches.items()} | own
 
 
-def found(study: str) -> dict[str, Found]:
+def found(study: str, conf: Path = CONF) -> dict[str, Found]:
     """The best trials of the searches that rows of a study have."""
-    path = searched_file(study)
+    path = searched_file(study, conf)
     if not path.is_file():
         return {}
     best = _found(path)
-    refuse_unknown(best, load(study).rows, f"{path}: there is no row ")
+    refuse_unknown(best, load(study, conf).rows, f"{path}: there is no row ")
     return best
 
 
@@ -212,31 +212,33 @@ def _found(path: Path) -> dict[str, Found]:
     return best
 
 
-def experiment(name: str, above: tuple[str, ...] = (), *, searched: bool = True) -> Experiment:
+def experiment(
+    name: str, conf: Path = CONF, above: tuple[str, ...] = (), *, searched: bool = True
+) -> Experiment:
     """An experiment by its name; `above` are those that start from it.
 
     searched: with the settings that a search has found for its row.
     """
     name = absolute(name)
-    study, row = row_of(name)
-    path = file_of(study)
+    study, row = row_of(name, conf)
+    path = file_of(study, conf)
     if name in above:
         raise ConfigError(f"{path}: {' -> '.join([*above, name])} is a cycle. Change a `base`.")
-    content = load(study)
+    content = load(study, conf)
     own = content.rows[row]
     if own.base is None:
         below = Experiment(content.choices, merge({"provenance": content.provenance}, content.common))
     else:
-        base = named(own.base, study)
-        if not is_name(base):
-            known = [*content.rows, *(names() if "/" in base and not is_path(base) else ())]
+        base = named(own.base, study, conf)
+        if not is_name(base, conf):
+            known = [*content.rows, *(names(conf) if "/" in base and not is_path(base) else ())]
             raise ConfigError(f"{path}: rows.{row}.base: there is no {own.base}. {suggest(own.base, known)}")
-        below = experiment(base, (*above, name))
+        below = experiment(base, conf, (*above, name))
     settings = merge(below.settings, own.set)
     provenance = below.settings["provenance"] | own.provenance
     if own.note is not None or "note" in provenance:  # that of the base is about the base
         provenance["note"] = own.note
-    if searched and (best := found(study).get(row)):
+    if searched and (best := found(study, conf).get(row)):
         for key, value in best.set.items():
             settings = merge(settings, _nested(key, value))
         provenance |= {"kind": "searched-here"} | best.facts
@@ -252,62 +254,62 @@ def experiment(name: str, above: tuple[str, ...] = (), *, searched: bool = True)
     return Experiment(below.choices | own.choices, settings)
 
 
-def row_of(name: str) -> tuple[str, str]:
+def row_of(name: str, conf: Path = CONF) -> tuple[str, str]:
     """Study and row of an experiment."""
     study, row = _split(name)
-    if study and row and is_name(name):
+    if study and row and is_name(name, conf):
         return study, row
     if study is None and is_path(name):
         raise ConfigError(f"{name} names no row of a study. Write it as ./study.yaml:ROW.")
     if study is None or not is_path(study):
-        raise ConfigError(f"there is no experiment {name}. {suggest(name, names())}")
+        raise ConfigError(f"there is no experiment {name}. {suggest(name, names(conf))}")
     if not is_file(Path(study)):
         raise ConfigError(f"there is no study file {study}. Give its path as ./study.yaml:ROW.")
-    raise ConfigError(f"{study} has no row {row!r}. {suggest(row or '', load(study).rows)}")
+    raise ConfigError(f"{study} has no row {row!r}. {suggest(row or '', load(study, conf).rows)}")
 
 
-def searches() -> dict[str, str]:
+def searches(conf: Path = CONF) -> dict[str, str]:
     """Every search by its id, and the experiment that it is for."""
     return {
-        _search_id(study, name): f"{study}-{name}"
-        for study in studies()
-        for name, row in load(study).rows.items()
+        _search_id(study, name, conf): f"{study}-{name}"
+        for study in studies(conf)
+        for name, row in load(study, conf).rows.items()
         if row.search is not None
     }
 
 
-def _search_id(study: str, row: str) -> str:
-    best = found(study).get(row)
+def _search_id(study: str, row: str, conf: Path) -> str:
+    best = found(study, conf).get(row)
     return Path(best.search).stem if best else f"{study}-{row}".replace("/", "-")
 
 
-def search_named(name: str) -> tuple[str, str]:
+def search_named(name: str, conf: Path = CONF) -> tuple[str, str]:
     """Id and experiment of the search that a person means by either; of a study at a path by its row.
 
     Errors: ConfigError for an unknown name, with near names.
     """
     if is_path(name):
-        search_of(name)
-        if not is_own(name):
+        search_of(name, conf)
+        if not is_own(name, conf):
             raise ConfigError(f"{name} is of physml. Name it as an experiment: lem/fitzhugh_nagumo-cornn.")
         return f"adhoc-{conf_files.flat(name)}", absolute(name)  # no id of a shipped search
-    if is_name(name):
-        search_of(name)  # where it has none the error names what to do
-        return _search_id(*row_of(name)), name
-    ids = searches()
+    if is_name(name, conf):
+        search_of(name, conf)  # where it has none the error names what to do
+        return _search_id(*row_of(name, conf), conf), name
+    ids = searches(conf)
     if name not in ids:
         raise ConfigError(f"there is no search {name}. {suggest(name, [*ids, *ids.values()])}")
     return name, ids[name]
 
 
-def search_of(name: str) -> Search:
+def search_of(name: str, conf: Path = CONF) -> Search:
     """The search of an experiment."""
-    study, row = row_of(name)
-    content, path = load(study), file_of(study)
+    study, row = row_of(name, conf)
+    content, path = load(study, conf), file_of(study, conf)
     search = content.rows[row].search
     if search is None:
         raise ConfigError(f"{name} has no search. Name one in its row of {display_path(path)}.")
-    return structure(Search, _searches(content, path)[search], f"searches.{search}")
+    return structure(Search, _searches(content, path, conf)[search], f"searches.{search}")
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:

@@ -76,7 +76,7 @@ class Facts:
         return spread
 
     @property
-    def own(self) -> Mapping[str, float | None]:
+    def own(self) -> Mapping[str, float]:
         """Metrics on test data of this very run."""
         return _test_metrics(self.run) if self.run else {}
 
@@ -95,7 +95,7 @@ class Facts:
         return None if name == "own" else name
 
 
-def _test_metrics(record: Record) -> Mapping[str, float | None]:
+def _test_metrics(record: Record) -> Mapping[str, float]:
     return (record["metrics"]["best"] or {}).get("test") or {}
 
 

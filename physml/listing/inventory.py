@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from physml.base.errors import ConfigError, suggest
+from physml.base.paths import CONF
 from physml.config import conf_files, studies
 from physml.config.identity import class_source
 from physml.listing import tasks as task_facts
@@ -59,15 +60,15 @@ def experiments(named: str | None = None) -> list[Entry]:
     words = [
         f"*{word.partition('-')[0]}*" for word in (named or "").split() if "/" in word and "[" not in word
     ]
-    fitting = [s for s in studies.studies() if all(fnmatchcase(s, word) for word in words)]
-    names = [f"{study}-{row}" for study in fitting for row in studies.load(study).rows]
+    fitting = [s for s in studies.studies(CONF) if all(fnmatchcase(s, word) for word in words)]
+    names = [f"{study}-{row}" for study in fitting for row in studies.load(study, CONF).rows]
     listed = []
     for name in sorted(names, key=natural):
-        row = studies.experiment(name)
+        row = studies.experiment(name, CONF)
         provenance, source = row.settings["provenance"], row.settings["provenance"].get("source")
         about = f"{row.choices.get('model', '?')} on {row.choices.get('task', '?')}"
         about += f"; {source}" if source else ""
-        of = conf_files.folder_mark(studies.file_of(studies.row_of(name)[0]))
+        of = conf_files.folder_mark(studies.file_of(studies.row_of(name, CONF)[0], CONF), CONF)
         listed.append(Entry(name, about, _joined(provenance.get("kind"), of)))
     return listed
 
@@ -76,7 +77,7 @@ def searches() -> list[Entry]:
     """Each experiment that names a search; about: how far it is, and its best trial."""
     from physml.records.searches import state_text
 
-    ids = {experiment: ident for ident, experiment in studies.searches().items()}
+    ids = {experiment: ident for ident, experiment in studies.searches(CONF).items()}
     return [Entry(name, state_text(ids[name])) for name in sorted(ids, key=natural)]
 
 
@@ -110,10 +111,9 @@ def entries(kind: str, named: str | None = None, *, settings: bool = False) -> l
 
 def _configs(group: str) -> list[tuple[str, dict[str, Any]]]:
     """Name and content of every file of a group; `_comment` is its first line, `_folder` one's own folder."""
-    files = conf_files.files(group)
+    files = conf_files.files(group, CONF)
     if not files:
-        folder = conf_files.CONF / group
-        raise ConfigError(f"there are no configs in {folder}: physml is not whole. Install it again.")
+        raise ConfigError(f"there are no configs in {CONF / group}: physml is not whole. Install it again.")
     return [(name, _read(files[name])) for name in sorted(files, key=natural)]
 
 
@@ -126,7 +126,7 @@ def _read(path: Path) -> dict[str, Any]:
     first = path.read_text(encoding="utf-8").partition("\n")[0]
     comment = first.removeprefix("#").strip() if first.startswith("#") else ""
     comment = "" if comment.startswith("@package") else comment
-    return content | {"_comment": comment, "_folder": conf_files.folder_mark(path)}
+    return content | {"_comment": comment, "_folder": conf_files.folder_mark(path, CONF)}
 
 
 def _all_built(group: str) -> list[Entry]:
@@ -157,7 +157,7 @@ def _published(group: str) -> list[Entry]:
 
 def settings_lines(name: str) -> tuple[str, ...]:
     """One line for each group that an experiment changes: `model: n_layers 6, p 1.53`."""
-    settings = studies.experiment(name).settings.items()
+    settings = studies.experiment(name, CONF).settings.items()
     return tuple(f"{group}: {_short(value)}" for group, value in settings if group != "provenance")
 
 

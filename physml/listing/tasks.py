@@ -38,7 +38,7 @@ def settings(task: str) -> dict[str, dict[str, Any]]:
 @cache
 def _of_experiments() -> list[tuple[str | None, dict[str, Any]]]:
     """The task of every experiment, and the settings of the task that it changes."""
-    rows = [studies.experiment(name) for name in studies.names()]
+    rows = [studies.experiment(name, CONF) for name in studies.names(CONF)]
     return [(row.choices.get("task"), row.settings.get("task") or {}) for row in rows]
 
 
@@ -108,7 +108,7 @@ def _plain(task: str) -> dict[str, Any]:
 
 
 def _content(task: str) -> dict[str, Any]:
-    return conf_files.content(conf_files.find("task", task) or CONF / "task" / f"{task}.yaml")
+    return conf_files.content(conf_files.find("task", task, CONF) or CONF / "task" / f"{task}.yaml")
 
 
 def _read(task: str) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ import yaml
 from physml.base import files
 from physml.base.errors import ConfigError, suggest
 from physml.base.lock import held
-from physml.base.paths import INSTALLED, display_path, work_root
+from physml.base.paths import CONF, INSTALLED, display_path, work_root
 from physml.config import conf_files, studies
 from physml.config.compose import Composed, compose
 from physml.config.load import read_yaml
@@ -44,8 +44,8 @@ class SearchSpec(Search):
 
     def sampler_seed(self, repeat: int) -> int:
         """Seed of the points: differs between rows, tasks and repeats, so that no luck is shared."""
-        study, row = studies.row_of(self.experiment)
-        content = studies.load(study)
+        study, row = studies.row_of(self.experiment, CONF)
+        content = studies.load(study, CONF)
         name = f"{row} {content.rows[row].task or content.task} {repeat}"
         return int(hashlib.sha256(name.encode()).hexdigest()[:8], 16)
 
@@ -112,10 +112,10 @@ def load_search(name: str) -> SearchSpec:
 
     Errors: ConfigError for an unknown name, with near names, and for a space that cannot be drawn from.
     """
-    ident, experiment = studies.search_named(name)
-    study, _ = studies.row_of(experiment)
-    content = vars(studies.search_of(experiment))
-    content["equal"] = [studies.named(other, study) for other in content["equal"]]
+    ident, experiment = studies.search_named(name, CONF)
+    study, _ = studies.row_of(experiment, CONF)
+    content = vars(studies.search_of(experiment, CONF))
+    content["equal"] = [studies.named(other, study, CONF) for other in content["equal"]]
     spec = SearchSpec(**content, id=ident, experiment=experiment)
     if spec.better not in ("lower", "higher"):
         raise ConfigError(f"search {ident}: better must be lower or higher; got {spec.better!r}.")
@@ -143,12 +143,12 @@ def named(names: list[str], *, missing: bool) -> list[str]:
     for name in names:
         fitting = [name]
         if not conf_files.is_path(name) and set(name) & set("*?["):
-            fitting = fnmatch.filter(studies.searches().values(), name)
+            fitting = fnmatch.filter(studies.searches(CONF).values(), name)
             if not fitting:
                 raise ConfigError(f"no search fits {name}. `physml list searches` shows all.")
         kept += fitting
     kept = list(dict.fromkeys(kept))
-    return [name for name in kept if not is_done(studies.search_named(name)[0])] if missing else kept
+    return [name for name in kept if not is_done(studies.search_named(name, CONF)[0])] if missing else kept
 
 
 # ---------------------------------------------------------------------------- before a search
@@ -176,7 +176,7 @@ def check(spec: SearchSpec, *, run: bool = False) -> None:
 
 def in_this_checkout(experiment: str) -> None:
     """ConfigError where its study is part of an installed package, which a search must not change."""
-    if INSTALLED and not studies.is_own(experiment):
+    if INSTALLED and not studies.is_own(experiment, CONF):
         raise ConfigError(
             "a search writes its best settings into conf/, which an installed physml does not change. "
             "Copy the study to a folder of yours and name it: physml search ./study.yaml:ROW."
@@ -263,8 +263,8 @@ def written(value: Any) -> str:
 
 def write_found(spec: SearchSpec, best: Found) -> str:
     """Write the settings found for a row, beside its study; the other rows of the file stay as they are."""
-    study, row = studies.row_of(spec.experiment)
-    path = studies.searched_file(study)
+    study, row = studies.row_of(spec.experiment, CONF)
+    path = studies.searched_file(study, CONF)
     with held(
         work_root() / "search" / conf_files.shown(study), wait_s=60
     ):  # another row's search may end meanwhile

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from physml.base.errors import PhysmlError
-from physml.base.paths import ROOT
+from physml.base.paths import CONF, ROOT
 from physml.config import conf_files, studies
 from physml.config.compose import compose
 from physml.listing import inventory
@@ -139,8 +139,8 @@ def gather() -> Content:
         figures=dict(sorted(figures.items(), key=lambda item: natural(item[0]))),
         models=inventory.models(),
         tasks=tasks,
-        searches=studies.searches(),
-        choices={name: studies.experiment(name).choices for name in sorted(experiments)},
+        searches=studies.searches(CONF),
+        choices={name: studies.experiment(name, CONF).choices for name in sorted(experiments)},
         datasets={entry.name: _datasets(entry.name) for entry in tasks if entry.target},
     )
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from physml.base.errors import InputError, PhysmlError
 from physml.base.paths import CONF
-from physml.config import conf_files
 from physml.config.compose import compose
 from physml.config.load import read_yaml
 from physml.config.schema import checked
@@ -70,12 +69,10 @@ def test_a_value_of_any_kind_is_read_or_refused(name: str, data: st.DataObject, 
     path.parent.mkdir(exist_ok=True)
     path.write_text(changed(content, place, data.draw(VALUES)), encoding="utf-8")
     for read in (READERS[name], find_table, find_figure):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(conf_files, "CONF", tmp_path)
-            try:
-                read(path if read is READERS[name] else "9")
-            except InputError as error:
-                assert str(error)
+        try:
+            read(path) if read is READERS[name] else read("9", conf=tmp_path)
+        except InputError as error:
+            assert str(error)
 
 
 PUNCTUATION = ["a ", ": ", "- ", "  ", *"{}[],?~=@#;|'\"\\\n\t\x85é", "---", "&x ", "*x", "<<: ", "%YAML 9\n"]

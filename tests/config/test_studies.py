@@ -13,7 +13,7 @@ from hydra import initialize_config_dir
 from omegaconf import OmegaConf
 
 from physml.base.errors import ConfigError
-from physml.config import compose, conf_files, studies
+from physml.config import compose, studies
 from physml.config.overrides import with_overrides
 from physml.listing import inventory
 
@@ -34,10 +34,11 @@ STUDY: dict[str, Any] = {
 @pytest.fixture
 def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """conf/ with one study alone."""
-    for path in conf_files.CONF.iterdir():
+    for path in compose.CONF.iterdir():
         if path.name != "study":
             (tmp_path / path.name).symlink_to(path)
-    monkeypatch.setattr(conf_files, "CONF", tmp_path)
+    for module in (compose, inventory):
+        monkeypatch.setattr(module, "CONF", tmp_path)
     write(tmp_path, STUDY)
     return tmp_path
 
@@ -132,6 +133,9 @@ def rows(**content: Any) -> dict[str, Any]:
 CYCLE = rows(a={"base": "b"}, b={"base": "c"}, c={"base": "b"})
 
 
+CYCLE = rows(a={"base": "b"}, b={"base": "c"}, c={"base": "b"})
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [
@@ -186,7 +190,7 @@ def test_a_wrong_searched_file_is_refused_in_one_line(conf: Path, row: str, entr
 def test_a_study_of_another_name_is_refused(conf: Path, name: str) -> None:
     path = write(conf, {"rows": {}}, name)
     with pytest.raises(ConfigError, match=f"{path}: a study is <paper>/<task>"):
-        studies.names()
+        studies.names(conf)
 
 
 @pytest.mark.parametrize("group", compose.GROUPS)
@@ -216,7 +220,7 @@ SETS = [
 @pytest.mark.parametrize("overrides", SETS, ids=" ".join)
 def test_groups_and_overrides_are_composed_as_by_hydra(overrides: tuple[str, ...]) -> None:
     """conf/ stays a config folder of Hydra, but for the rows of studies."""
-    with initialize_config_dir(version_base="1.3", config_dir=str(conf_files.CONF)):
+    with initialize_config_dir(version_base="1.3", config_dir=str(compose.CONF)):
         theirs = hydra_compose("run", overrides=[*overrides], return_hydra_config=True)
     choices = {group: theirs.hydra.runtime.choices.get(group) for group in compose.GROUPS}
     OmegaConf.set_struct(theirs, False)

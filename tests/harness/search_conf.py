@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from physml.base.paths import CONF
-from physml.config import conf_files
+from physml.config import compose
+from physml.search import spec as search
 
 # Keys of a small search.
 TINY = {"metric": "rmse", "better": "lower", "trials": 2, "seed": 1000, "trial": {"profile": "smoke"}}
@@ -14,13 +15,14 @@ TINY |= {"space": {"optim.lr": {"low": 1.0e-3, "high": 5.0e-2, "log": True}}}
 
 
 def without_studies(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that is taken for conf/."""
+    """A folder that the search and compose take for conf/."""
     folder = root / "conf"
     folder.mkdir()
     for path in CONF.iterdir():
         if path.name != "study":
             (folder / path.name).symlink_to(path)
-    monkeypatch.setattr(conf_files, "CONF", folder)
+    for module in (search, compose):
+        monkeypatch.setattr(module, "CONF", folder)
     return folder
 
 

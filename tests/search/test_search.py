@@ -60,7 +60,7 @@ def searched(conf):
 
 
 def searched_file(conf):
-    return studies.searched_file("lem/fitzhugh_nagumo")
+    return studies.searched_file("lem/fitzhugh_nagumo", conf)
 
 
 class Simulated:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from physml.base.errors import ConfigError, suggest
+from physml.base.paths import CONF
 from physml.config import conf_files
 from physml.config.load import load
 from physml.report.table import spec as table_spec
@@ -267,10 +268,10 @@ def figure_ids() -> list[str]:
     return sorted(conf_files.files("figure"), key=natural)
 
 
-def find_figure(name: str, paper: str = "lem") -> Path:
+def find_figure(name: str, paper: str = "lem", conf: Path = CONF) -> Path:
     """The config of the figure a person means by `./mine.yaml`, `lem-fig-1`, `fig-1`, `1` or `fig-5.1`."""
     path = conf_files.is_path(name)
-    return find_file(f"fig-{name}" if name[:1].isdigit() and not path else name, paper, "figure")
+    return find_file(f"fig-{name}" if name[:1].isdigit() and not path else name, paper, "figure", conf)
 
 
 def experiments_of(spec: FigureSpec) -> list[str]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from physml.base.errors import ConfigError, suggest
+from physml.base.paths import CONF
 from physml.config import conf_files, studies
 from physml.config.load import content_of, load
 from physml.records.searches import recorded
@@ -131,12 +132,12 @@ def load_settings(path: Path | str) -> SettingsSpec:
     return conf_files.placed(load(SettingsSpec, path, ignore=("kind",), id=path.stem), path.parent)
 
 
-def collect_settings(spec: SettingsSpec) -> SettingsTable:
+def collect_settings(spec: SettingsSpec, conf: Path = CONF) -> SettingsTable:
     """Each cell with our setting and how it stands to the printed one.
 
     Errors: ConfigError where a named experiment, search or key is not there.
     """
-    files = Files()
+    files = Files(conf)
     cells = (_result(spec, row, column, files) for row in spec.rows for column in spec.columns)
     return SettingsTable(spec, tuple(cells))
 
@@ -145,20 +146,21 @@ def collect_settings(spec: SettingsSpec) -> SettingsTable:
 
 
 class Files:
-    """The experiments, searches and config files of conf/."""
+    """The experiments, searches and config files of a folder like conf/."""
 
-    def __init__(self) -> None:
+    def __init__(self, conf: Path = CONF) -> None:
+        self.conf = conf
         self._experiments: dict[str, studies.Experiment] = {}
         self._spaces: dict[str, Mapping[str, Any]] = {}
 
     @cached_property
     def ids(self) -> dict[str, str]:
         """The experiment of each search."""
-        return studies.searches()
+        return studies.searches(self.conf)
 
     def experiment(self, name: str) -> studies.Experiment:
         if name not in self._experiments:
-            self._experiments[name] = studies.experiment(name)
+            self._experiments[name] = studies.experiment(name, self.conf)
         return self._experiments[name]
 
     def setting(self, experiment: str, key: str) -> Any:
@@ -179,11 +181,11 @@ class Files:
         return None if kind is None else str(kind)
 
     def _file(self, group: str, chosen: str) -> Path:
-        return conf_files.find(group, chosen) or conf_files.CONF / group / f"{chosen}.yaml"
+        return conf_files.find(group, chosen, self.conf) or self.conf / group / f"{chosen}.yaml"
 
     def _default(self, group: str) -> str | None:
         """The file that every run takes for a group."""
-        defaults = content_of(conf_files.CONF / "run.yaml").get("defaults") or []
+        defaults = content_of(self.conf / "run.yaml").get("defaults") or []
         return next((d[group] for d in defaults if isinstance(d, dict) and group in d), None)
 
     def searches(self, patterns: Iterable[str]) -> list[str]:
@@ -206,7 +208,7 @@ class Files:
             if results := recorded(search):
                 self._spaces[search] = results["search"]["space"]
             else:
-                self._spaces[search] = studies.search_of(self.ids[search]).space
+                self._spaces[search] = studies.search_of(self.ids[search], self.conf).space
         return self._spaces[search].get(key)
 
 

@@ -19,7 +19,7 @@ from made_records import finished, ids, on_terminal
 
 from physml.base.errors import ConfigError
 from physml.base.paths import CONF
-from physml.config import conf_files, studies
+from physml.config import studies
 from physml.config.load import read_yaml, structure
 from physml.records.costs import Rest
 from physml.records.searches import SearchSpread
@@ -491,17 +491,14 @@ def test_a_table_is_found_by_its_names() -> None:
     assert [tables.find_table(name, "cornn").stem for name in ("6", "3.6")] == ["cornn-6", "unicornn-6"]
 
 
-def test_an_unknown_table_gets_near_names_and_ids_are_sorted_by_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unknown_table_gets_near_names_and_ids_are_sorted_by_number(tmp_path: Path) -> None:
     for name, hint in (("lem-44", "lem-4"), ("unicorn-6", "unicornn-6"), ("5.44", "5.4")):
         with pytest.raises(ConfigError, match=f"there is no table '{name}'.*{hint}"):
             tables.find_table(name)
     (tmp_path / "table").mkdir()
     for name in ("lem-10", "lem-4", "cornn-2"):
         (tmp_path / "table" / f"{name}.yaml").touch()
-    monkeypatch.setattr(conf_files, "CONF", tmp_path)
-    assert tables.table_ids() == ["cornn-2", "lem-4", "lem-10"]
+    assert tables.table_ids(conf=tmp_path) == ["cornn-2", "lem-4", "lem-10"]
 
 
 def test_seeds_and_rows_from_the_command_line() -> None:

@@ -15,7 +15,7 @@ import yaml
 from physml.base.errors import ConfigError
 from physml.base.paths import CONF, ROOT
 from physml.cli import main
-from physml.config import conf_files, studies
+from physml.config import studies
 from physml.config.compose import compose
 from physml.config.load import structure
 from physml.report.table import settings
@@ -53,12 +53,11 @@ FILES: dict[str, Any] = {
 
 
 @pytest.fixture
-def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def conf(tmp_path: Path) -> Path:
     for name, content in FILES.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(yaml.safe_dump(content))
-    monkeypatch.setattr(conf_files, "CONF", tmp_path)
     return tmp_path
 
 
@@ -68,10 +67,10 @@ def spec(rows: list[dict[str, Any]], columns: list[dict[str, Any]], **more: Any)
     return structure(settings.SettingsSpec, values, "t-1.yaml")
 
 
-def one(cell: dict[str, Any], *, searches: tuple[str, ...] = (), **column: Any) -> Any:
+def one(conf: Path, cell: dict[str, Any], *, searches: tuple[str, ...] = (), **column: Any) -> Any:
     """The result of a table of one cell."""
     table_spec = spec([{"cells": {"x": cell}}], [{"key": "x", **column}], searches=searches)
-    (result,) = collect_settings(table_spec).cells
+    (result,) = collect_settings(table_spec, conf).cells
     return result
 
 
@@ -126,11 +125,11 @@ def test_what_is_read_is_what_runs_and_what_the_official_code_has_runs_as_offici
 )
 def test_what_cannot_be_read_is_told(conf: Path, experiment: str, key: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        Files().setting(experiment, key)
+        Files(conf).setting(experiment, key)
 
 
 def test_a_setting_is_that_of_the_experiment_else_of_what_it_starts_from_or_chooses(conf: Path) -> None:
-    files, expected = Files(), {
+    files, expected = Files(conf), {
         ("p/t-printed", "model.dt"): 0.5,
         ("p/t-searched", "model.dt"): 1.0,  # from the chosen model
         ("p/t-searched", "model.gate"): None,
@@ -168,7 +167,7 @@ DT, GATED = {"setting": "model.dt"}, {"setting": "model.gate", "reads": "use"}
     ],
 )
 def test_every_state(conf: Path, cell: Any, column: Any, ours: str | None, state: str) -> None:
-    result = one(cell, **column)
+    result = one(conf, cell, **column)
     assert (result.ours, str(result.state)) == (ours, state)
     assert (result.where is None) == (ours is None)
 
@@ -188,7 +187,7 @@ def test_every_state(conf: Path, cell: Any, column: Any, ours: str | None, state
     ],
 )
 def test_ranges_are_those_of_our_searches(conf: Path, searches, setting: str, reads: str, ours: str) -> None:
-    result = one({"printed": ours}, searches=searches, setting=setting, reads=reads)
+    result = one(conf, {"printed": ours}, searches=searches, setting=setting, reads=reads)
     assert (result.ours, str(result.state)) == (ours, "same")
 
 
@@ -203,7 +202,7 @@ def test_ranges_are_those_of_searches_that_were_made(conf: Path, monkeypatch: py
     path.write_text(json.dumps({"search": search, "trials": [trial]}))
 
     def drawn(setting: str) -> Any:
-        return one({"printed": "{8, 16}"}, searches=("p-t-[ab]",), setting=setting, reads="range")
+        return one(conf, {"printed": "{8, 16}"}, searches=("p-t-[ab]",), setting=setting, reads="range")
 
     assert (drawn("net.h").ours, drawn("net.h").state.word) == ("{8, 16}", "same")
     assert (drawn("optim.lr").ours, drawn("optim.lr").state.word) == (None, "not searched")
@@ -211,7 +210,7 @@ def test_ranges_are_those_of_searches_that_were_made(conf: Path, monkeypatch: py
 
 def test_a_setting_that_no_search_draws_is_said(conf: Path) -> None:
     def drawn(*searches: str, **cell: str) -> Any:
-        return one({"printed": "[1, 5]", **cell}, searches=searches, setting="net.h", reads="range")
+        return one(conf, {"printed": "[1, 5]", **cell}, searches=searches, setting="net.h", reads="range")
 
     assert (drawn().state.word, drawn("p-t-c").state.word) == ("no search", "not searched")
     fixed = drawn("p-t-c", differs="fixed")
@@ -287,7 +286,7 @@ def test_every_form_has_every_cell_and_the_table_in_results_is_the_one_that_conf
 
 def test_the_line_of_a_table_counts_what_is_printed(conf: Path) -> None:
     cells = ({**PRINTED, "printed": "0.5"}, {**SEARCHED, "printed": "2"}, {"printed": "2"}, PRINTED)
-    table = collect_settings(spec([{"cells": {"x": cell}} for cell in cells], [{"key": "x", **DT}]))
+    table = collect_settings(spec([{"cells": {"x": cell}} for cell in cells], [{"key": "x", **DT}]), conf)
     assert table.state == "3 settings printed; 1 same, 1 differs, 1 no experiment"
 
 
