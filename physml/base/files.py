@@ -21,18 +21,12 @@ SETTLED_S = 2.0  # a file that has just been changed may change again within one
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[Path]:
     """Yields a temporary path beside `path`; on success it is synced and renamed, on failure removed."""
-    with _replacing(path) as (_, temporary):
-        yield temporary
-
-
-@contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[tuple[int, Path]]:
-    """The descriptor and the path of a temporary file that takes the place of `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    os.close(handle)
     temporary = Path(name)
     try:
-        yield handle, temporary
+        yield temporary
         sync(temporary)
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
@@ -40,8 +34,6 @@ def _replacing(path: Path) -> Iterator[tuple[int, Path]]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    finally:
-        os.close(handle)
 
 
 def sweep(path: Path) -> None:
@@ -57,7 +49,7 @@ def write(path: Path, fill: Callable[[IO[bytes]], Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = _nameless(path.parent)
     if handle is None:
-        with _replacing(path) as (handle, _), open(handle, "wb", closefd=False) as file:
+        with writing(path) as temporary, os.fdopen(opened.descriptor(temporary, os.O_WRONLY), "wb") as file:
             fill(file)
         return
     with os.fdopen(handle, "wb") as file:
@@ -181,12 +173,15 @@ def is_locked(path: Path) -> bool:
 
 
 def fingerprint(path: Path | os.DirEntry[str]) -> str:
-    """Changes when a file is edited or replaced: size, time, inode and device; empty if there is none."""
+    """Changes when a file is edited or replaced: size, times, inode and device; empty if there is none.
+
+    The time of the last change of its inode shows an edit whose time was set back.
+    """
     try:
         status = path.stat()
     except FileNotFoundError:
         return ""
-    return f"{status.st_size} {status.st_mtime_ns} {status.st_ino} {status.st_dev}"
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino} {status.st_dev}"
 
 
 def names_in(folder: Path) -> list[str]:

@@ -144,8 +144,9 @@ def _watched(place: Path) -> int:
         path = _path(place, number)
         if not number or _state(path) != "held":
             return number
-        now = number, _read(path).size
-        if first not in (None, now) or _runs_here(path):
+        content = _read(path)
+        now = number, content.size
+        if first not in (None, now) or (_is_ours(content.process) and _is_alive(content.process)):
             raise BlockingIOError
         first = now
         time.sleep(min(1.0, period_s() / 4))
@@ -192,11 +193,6 @@ def _is_alive(process: dict[str, Any]) -> bool:
     return process.get("started") is not None and _started(process.get("pid", 0)) == process["started"]
 
 
-def _runs_here(path: Path) -> bool:
-    process = _read(path).process
-    return _is_ours(process) and _is_alive(process)
-
-
 def _started(pid: int) -> int | None:
     """When a process was started, in ticks; None: it does not run."""
     try:
@@ -223,16 +219,11 @@ def _path(place: Path, number: int) -> Path:
 
 def _create(path: Path, content: bytes) -> None:
     """Raises FileExistsError where another process has created it."""
-    file = opened.descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-    try:
-        os.write(file, content)
-        os.fsync(file)
-    finally:
-        os.close(file)
+    _append(path, content, os.O_CREAT | os.O_EXCL)
 
 
-def _append(path: Path, content: bytes) -> None:
-    file = opened.descriptor(path, os.O_WRONLY | os.O_APPEND)
+def _append(path: Path, content: bytes, flags: int = 0) -> None:
+    file = opened.descriptor(path, os.O_WRONLY | os.O_APPEND | flags)
     try:
         os.write(file, content)
         os.fsync(file)

@@ -109,7 +109,11 @@ def _whole(digits: str) -> int:
 def inflated(content: bytes) -> bytes:
     """The content of a gzip or xz file. Errors: ValueError for damage, and for more than it may hold."""
     most = SPARE + RATIO * len(content)
-    inflater = _inflater(content)
+    inflater: Any
+    if content.startswith(b"\x1f\x8b"):
+        inflater = zlib.decompressobj(wbits=31)
+    else:
+        inflater = lzma_module().LZMADecompressor(memlimit=MEMORY)
     try:
         unpacked: bytes = inflater.decompress(content, most + 1)
     except Exception as error:  # zlib.error, lzma.LZMAError, EOFError
@@ -119,12 +123,6 @@ def inflated(content: bytes) -> bytes:
     if not inflater.eof:
         raise ValueError("it is truncated")
     return unpacked
-
-
-def _inflater(content: bytes) -> Any:
-    if content.startswith(b"\x1f\x8b"):
-        return zlib.decompressobj(wbits=31)
-    return lzma_module().LZMADecompressor(memlimit=MEMORY)
 
 
 def lzma_module() -> Any:

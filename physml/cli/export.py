@@ -47,7 +47,7 @@ def _run(options: argparse.Namespace) -> int:
         options.run, options.to, out, lengths=options.lengths, plugins=options.plugin, force=options.force
     )
     for name in exported.written:
-        print(f"written: {display_path(exported.folder / name)}")
+        print(f"written: {display_path(out / name)}")
     if exported.difference is not None:
         print(f"greatest difference to the trained network: {exported.difference:.2g}")
     return 0

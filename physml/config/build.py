@@ -1,6 +1,7 @@
 """The only place where config becomes objects."""
 
 import contextlib
+import functools
 import inspect
 import typing
 from collections.abc import Collection, Sequence
@@ -259,11 +260,29 @@ def build_optimizer(parts: Parts, net: Any) -> Any:
 
 def optimizer_of(node: Node, params: Sequence[Any], **options: bool) -> Any:
     """The optimizer that a node describes; one of torch without torch's compiler."""
-    from physml.config.eager_optimizer import eager  # imports torch
-
     if not node.values.get("differentiable"):  # such a step records gradients
         node = replace(node, cls=eager(node.cls))
     return node.make(params=params, **options)
+
+
+# Methods that torch wraps so that torch.compile leaves them alone; the wrapper imports the compiler.
+WRAPPED = ("add_param_group", "load_state_dict", "state_dict", "zero_grad")
+
+
+@functools.cache
+def eager(cls: type) -> type:
+    """A subclass of an optimizer of torch with the same methods, unwrapped; any other class as it is.
+
+    torch's compiler takes as long to import as torch itself. The computation is that of torch, to the bit. A
+    step under torch.compile needs the class itself.
+    """
+    if not cls.__module__.startswith("torch.optim."):
+        return cls
+    import torch
+
+    methods: dict[str, Any] = {name: inspect.unwrap(getattr(cls, name)) for name in WRAPPED}
+    methods["step"] = torch.no_grad()(inspect.unwrap(cls.step))  # type: ignore[attr-defined]
+    return type(cls.__name__, (cls,), methods | {"__module__": cls.__module__, "__doc__": cls.__doc__})
 
 
 def groups_by_factor(parts: Parts, net: Any) -> dict[float, list[Any]]:
@@ -296,7 +315,3 @@ def _one_pass(node: Node, params: Sequence[Any]) -> dict[str, bool]:
         return {}
     can = all(p.is_floating_point() and p.device.type in ("cpu", "cuda") for p in params)
     return {"fused": True} if can else {}
-
-
-def build_schedule(parts: Parts, optimizer: Any) -> Any | None:
-    return parts.schedule.make(optimizer=optimizer) if parts.schedule else None

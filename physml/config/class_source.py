@@ -8,7 +8,6 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from physml.base.errors import ConfigError, DataError, suggest
@@ -205,12 +204,7 @@ def own_file(source: Path, name: str) -> Path:
     return path
 
 
+@cached_by_file
 def data_sha256(path: Path) -> str:
     """The sha256 of a data file, hashed once for each state of the file."""
-    state = path.stat()
-    return _data_sha256(path, state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)
-
-
-@lru_cache(maxsize=512)
-def _data_sha256(path: Path, *_state: int) -> str:
     return file_sha256(path)

@@ -23,7 +23,7 @@ MOST_VALUES, DEEPEST = 1_000_000, 100  # of a file, aliases counted as often as 
 def load(cls: type[T], path: Path, *, ignore: Collection[str] = (), **fixed: Any) -> T:
     """An instance of a dataclass from a YAML file. ConfigError names the file and the key that is wrong.
 
-    ignore: keys of the file that are not for the dataclass. given: fields that do not come from the file,
+    ignore: keys of the file that are not for the dataclass. fixed: fields that do not come from the file,
     such as an id that is the file's name; as keys of the file they are refused.
     """
     content = content_of(path)
@@ -213,9 +213,7 @@ def structure(cls: type[T], data: Any, where: str) -> T:
     if not isinstance(data, dict):
         raise ConfigError(f"{where} must be a mapping; got {data!r}.")
     fields = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
-    for key in data:
-        if key not in fields:
-            raise ConfigError(f"{where}: there is no key {key}. {suggest(str(key), fields)}")
+    refuse_unknown(data, fields, f"{where}: there is no key ")
     for name, field in fields.items():
         needed = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if needed and name not in data:
@@ -228,6 +226,13 @@ def structure(cls: type[T], data: Any, where: str) -> T:
         raise
     except InputError as error:
         raise ConfigError(f"{where}: {error}") from error
+
+
+def refuse_unknown(keys: Iterable[Any], known: Collection[str], says: str) -> None:
+    """ConfigError for a key that is not among the known ones, with near names behind what it says."""
+    for key in keys:
+        if key not in known:
+            raise ConfigError(f"{says}{key}. {suggest(str(key), known)}")
 
 
 @functools.cache

@@ -3,9 +3,9 @@
 import contextlib
 from typing import Any, Literal, NotRequired, TypedDict, get_type_hints
 
-from physml.base.errors import ConfigError, suggest
+from physml.base.errors import ConfigError
 from physml.config.build import Parts, parts_of
-from physml.config.load import coerce
+from physml.config.load import coerce, refuse_unknown
 from physml.config.resolve import looking, refuse_foreign
 from physml.config.studies import ProvenanceKind
 
@@ -114,9 +114,7 @@ def checked(config: dict[str, Any], *, run: bool = False) -> tuple[dict[str, Any
 
 def _section(values: dict[str, Any], keys: Any, where: str) -> dict[str, Any]:
     hints = get_type_hints(keys)
-    for key in values:
-        if key not in hints:
-            raise ConfigError(f"there is no config key {where}{key}. {suggest(key, hints)}")
+    refuse_unknown(values, hints, f"there is no config key {where}")
     for key in hints:
         if key not in values and key in keys.__required_keys__:
             raise ConfigError(f"config key {where}{key} is missing.")

@@ -8,7 +8,7 @@ the study, which only `physml search` writes. Reads YAML alone: no torch, no hyd
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -17,8 +17,8 @@ from physml.base.errors import ConfigError, suggest
 from physml.base.files import cached_by_file
 from physml.base.paths import CONF, display_path, own_conf
 from physml.config import conf_files
-from physml.config.conf_files import absolute, is_file, is_path
-from physml.config.load import read_yaml, structure
+from physml.config.conf_files import absolute, find, is_file, is_path
+from physml.config.load import read_yaml, refuse_unknown, structure
 from physml.config.search_schema import Search
 
 SEARCHED = ".searched.yaml"
@@ -100,7 +100,7 @@ def names(conf: Path = CONF) -> list[str]:
 def is_name(name: str, conf: Path = CONF) -> bool:
     """True if an experiment exists; reads no other study."""
     study, row = _split(name)
-    if study is None or not (is_file(Path(study)) if is_path(study) else _file(study, conf)):
+    if study is None or not (is_file(Path(study)) if is_path(study) else find("study", study, conf)):
         return False
     return row in load(study, conf).rows
 
@@ -111,10 +111,6 @@ def _split(name: str) -> tuple[str, str] | tuple[None, None]:
         return absolute(at[0]), at[1]
     match = _NAME.fullmatch(name)
     return (match[1], match[2]) if match else (None, None)
-
-
-def _file(study: str, conf: Path) -> Path | None:
-    return conf_files.find("study", study, conf)
 
 
 def studies(conf: Path = CONF) -> list[str]:
@@ -133,7 +129,7 @@ def load(study: str, conf: Path = CONF) -> Study:
 def file_of(study: str, conf: Path = CONF) -> Path:
     """The file of a study by its name or path, which need not be there."""
     if not is_path(study):
-        return _file(study, conf) or conf / "study" / f"{study}.yaml"
+        return find("study", study, conf) or conf / "study" / f"{study}.yaml"
     return Path(absolute(study))
 
 
@@ -163,21 +159,21 @@ def _reader(conf: Path, _own: Path | None) -> Callable[[Path], Study]:
 
 def _study(path: Path, conf: Path) -> Study:
     study = structure(Study, read_yaml(path), str(path))
-    _known(study.common, SETTINGS, f"{path}: common: there is no setting")
+    refuse_unknown(study.common, SETTINGS, f"{path}: common: there is no setting ")
     searches = _searches(study, path, conf)
     for name in study.searches:
         structure(Search, searches[name], f"{path}: searches.{name}")
     for name, row in study.rows.items():
         if not _NAME.fullmatch(f"a/b-{name}"):
             raise ConfigError(f"{path}: a row's name has letters, digits and `_.-` alone; got {name!r}.")
-        _known(row.set, SETTINGS, f"{path}: rows.{name}.set: there is no setting")
+        refuse_unknown(row.set, SETTINGS, f"{path}: rows.{name}.set: there is no setting ")
         if row.search is not None:
-            _known([row.search], searches, f"{path}: rows.{name}: there is no search")
+            refuse_unknown([row.search], searches, f"{path}: rows.{name}: there is no search ")
     choosing: dict[str, Chosen] = {"": study}
     choosing |= {f"rows.{name}: ": row for name, row in study.rows.items()}
     for where, chosen_files in choosing.items():
         for group, chosen in chosen_files.choices.items():
-            if not conf_files.find(group, chosen, conf):
+            if not find(group, chosen, conf):
                 known = conf_files.files(group, conf)
                 raise ConfigError(f"{path}: {where}there is no {group} {chosen}. {suggest(chosen, known)}")
     return study
@@ -201,7 +197,7 @@ def found(study: str, conf: Path = CONF) -> dict[str, Found]:
     if not path.is_file():
         return {}
     best = _found(path)
-    _known(best, load(study, conf).rows, f"{path}: there is no row")
+    refuse_unknown(best, load(study, conf).rows, f"{path}: there is no row ")
     return best
 
 
@@ -210,7 +206,7 @@ def _found(path: Path) -> dict[str, Found]:
     best = {row: structure(Found, data, f"{path}: {row}") for row, data in read_yaml(path).items()}
     for row, trial in best.items():
         groups = [key.partition(".")[0] for key in trial.set]
-        _known(groups, SETTINGS, f"{path}: {row}.set: there is no setting")
+        refuse_unknown(groups, SETTINGS, f"{path}: {row}.set: there is no setting ")
         if not re.fullmatch(r"results/search/\w[\w.-]*\.json", trial.search, re.ASCII):
             raise ConfigError(f"{path}: {row}.search must be results/search/NAME.json; got {trial.search}.")
     return best
@@ -336,9 +332,3 @@ def _nested(key: str, value: Any) -> dict[str, Any]:
     for part in reversed(key.split(".")):
         value = {part: value}
     return value
-
-
-def _known(names_given: Iterator[str] | Mapping[str, Any] | list[str], known: Any, where: str) -> None:
-    for key in names_given:
-        if key not in known:
-            raise ConfigError(f"{where} {key}. {suggest(str(key), known)}")

@@ -83,6 +83,8 @@ class Estimator(Arguments, BaseEstimator):
 class SequenceEstimator(Estimator):
     """X of sequences: (n, T), one channel, or (n, T, D)."""
 
+    _numbers = False  # whether y holds numbers, one or several for each sequence
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
@@ -92,7 +94,14 @@ class SequenceEstimator(Estimator):
         """X as (n, T, D) and y, at the start of `fit`."""
         self.of_table_ = axes(X) != 3  # whose columns scikit-learn counts; else T is free
         X, y = validate_data(
-            self, X, y, multi_output=self._several_outputs, y_numeric=self._numbers, **self._kind
+            self,
+            X,
+            y,
+            dtype=np.float64,
+            allow_nd=not self.of_table_,
+            ensure_2d=self.of_table_,
+            multi_output=self._numbers,
+            y_numeric=self._numbers,
         )
         if not self.of_table_:
             if 0 in X.shape:
@@ -102,15 +111,8 @@ class SequenceEstimator(Estimator):
         self.n_channels_ = x.shape[2]
         return x, y
 
-    @property
-    def _kind(self) -> dict[str, Any]:
-        return {"dtype": np.float64, "allow_nd": not self.of_table_, "ensure_2d": self.of_table_}
-
-    _several_outputs = False
-    _numbers = False
-
-    def _given(self, X: Any) -> Tensor:
-        """X, scaled, at the start of a prediction."""
+    def _outputs(self, X: Any) -> Tensor:
+        """The network's answers to X, which is checked and scaled."""
         check_is_fitted(self)
         if self.of_table_ and axes(X) != 3:
             x = validate_data(self, X, reset=False, dtype=np.float64)[:, :, None]
@@ -124,8 +126,4 @@ class SequenceEstimator(Estimator):
                 f"X must have shape (n, T, {self.n_channels_}), batch first, with the channels of fit; got "
                 f"{np.shape(X)}."
             )
-        return self.scale_(x)
-
-    def _outputs(self, X: Any) -> Tensor:
-        x = self._given(X)
-        return outputs(self.network_, x)
+        return outputs(self.network_, self.scale_(x))

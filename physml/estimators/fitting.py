@@ -5,7 +5,7 @@ Axes: B batch, T time, D features, O outputs, n items.
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -70,36 +70,24 @@ def fit(
         torch.manual_seed(derive(settings.seed, "init"))
         net = build()
         torch.manual_seed(derive(settings.seed, "dropout"))
-        return net, _trained(net, train, valid, loss, settings)
-
-
-def _trained(
-    net: nn.Module,
-    train: tuple[Tensor, Tensor],
-    valid: tuple[Tensor, Tensor] | None,
-    loss: Loss,
-    settings: Settings,
-) -> History:
-    optimizer = torch.optim.Adam(net.parameters(), settings.learning_rate)
-    order, history = stream(settings.seed, "order"), History()
-    lowest, kept = math.inf, None
-    for epoch in range(1, settings.epochs + 1):
-        history.train.append(_epoch(net, train, loss, optimizer, order, settings.batch_size))
-        if valid is not None:
-            history.valid.append(float(loss(outputs(net, valid[0]), valid[1])))
-        _refuse_diverged(history, epoch, settings)
-        _report(history, epoch, settings)
-        if valid is None:
-            history.best = epoch
-            continue
-        if history.valid[-1] < lowest:
-            lowest, kept, history.best = history.valid[-1], copy.deepcopy(net.state_dict()), epoch
-        elif epoch - history.best >= settings.patience:
-            break
+        optimizer = torch.optim.Adam(net.parameters(), settings.learning_rate)
+        order, history = stream(settings.seed, "order"), History()
+        lowest, kept = math.inf, None
+        for epoch in range(1, settings.epochs + 1):
+            history.train.append(_epoch(net, train, loss, optimizer, order, settings.batch_size))
+            if valid is not None:
+                history.valid.append(float(loss(outputs(net, valid[0]), valid[1])))
+            _refuse_diverged(history, epoch, settings)
+            _report(history, epoch, settings)
+            if valid is None:
+                history.best = epoch
+            elif history.valid[-1] < lowest:
+                lowest, kept, history.best = history.valid[-1], copy.deepcopy(net.state_dict()), epoch
+            elif epoch - history.best >= settings.patience:
+                break
     if kept is not None:
         net.load_state_dict(kept)
-    net.eval()
-    return history
+    return net.eval(), history
 
 
 def _epoch(
@@ -140,15 +128,13 @@ def _report(history: History, epoch: int, settings: Settings) -> None:
 
 @torch.no_grad()
 def outputs(net: nn.Module, x: Tensor) -> Tensor:
-    """The outputs for all items, batch by batch, in evaluation mode."""
+    """The outputs for all items, batch by batch, in evaluation mode.
+
+    Batches are filled up to whole sets of ROWS: fewer may be computed in another way, and round differently.
+    """
     net.eval()
-    return torch.cat(list(_batches(net, x)))
-
-
-def _batches(net: nn.Module, x: Tensor) -> Iterator[Tensor]:
-    """Filled up to whole sets of ROWS: fewer may be computed in another way, which rounds differently."""
+    parts = []
     for part in x.split(EVAL_BATCH):
-        more = -len(part) % ROWS
-        yield net(torch.cat([part, part[-1:].expand(more, *part.shape[1:])]) if more else part)[0][
-            : len(part)
-        ]
+        filled = torch.cat([part, part[-1:].expand(-len(part) % ROWS, *part.shape[1:])])
+        parts.append(net(filled)[0][: len(part)])
+    return torch.cat(parts)

@@ -60,7 +60,7 @@ class SequenceClassifier(ClassifierMixin, SequenceEstimator):
                 "of another one."
             )
         index = index.astype(np.int64)
-        _train(self, x, torch.from_numpy(index), len(self.classes_), F.cross_entropy, _balanced(index))
+        _train(self, x, torch.from_numpy(index), len(self.classes_), F.cross_entropy, index)
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -97,7 +97,6 @@ class SequenceRegressor(RegressorMixin, SequenceEstimator):
         (40,)
     """
 
-    _several_outputs = True
     _numbers = True
 
     def __sklearn_tags__(self) -> Any:
@@ -147,11 +146,8 @@ def _held_out(n: int, share: float, seed: int, stratify: np.ndarray | None) -> t
     places, n_valid = np.arange(n), int(n * share)
     if n_valid == 0:
         return places, places[:0]
-    if stratify is not None and min(n_valid, n - n_valid) < len(np.unique(stratify)):
-        stratify = None
+    if stratify is not None:  # shares can be kept where each class has a sequence or more on both sides
+        counts = np.bincount(stratify)
+        if counts.min() < 2 or min(n_valid, n - n_valid) < len(counts):
+            stratify = None
     return tuple(train_test_split(places, test_size=n_valid, random_state=seed, stratify=stratify))
-
-
-def _balanced(index: np.ndarray) -> np.ndarray | None:
-    """Classes whose shares can be kept in a split: each has two sequences or more."""
-    return index if np.bincount(index).min() > 1 else None

@@ -127,7 +127,7 @@ def _scores(facts: Facts) -> Iterator[str]:
     yield f"| metric | this network | mean ± sd | {facts.unit}s |"
     yield "|---|---|---|---|"
     for name, summary in facts.spread.items():
-        own = facts.own(name)
+        own = facts.own.get(name)
         sd = "" if summary.sd is None else f" ± {summary.sd:.3g}"
         shown = "—" if own is None else f"{own:.5g}"
         yield f"| {name} | {shown} | {summary.mean:.5g}{sd} | {summary.n} |"

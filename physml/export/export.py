@@ -1,10 +1,9 @@
 """A folder with a trained network, for somewhere else."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -13,20 +12,18 @@ from physml.base.check import one_of
 from physml.base.errors import InputError
 from physml.base.paths import display_path
 from physml.export.card import card
-from physml.export.facts import facts_of
-from physml.export.formats import FILES, write_onnx
-from physml.export.loaders import loader
+from physml.export.facts import Facts, facts_of
+from physml.export.formats import FILES, origin, write_onnx
 from physml.run import weights as saved_model
 
 
 @dataclass(frozen=True)
 class Exported:
-    """Files written into a folder.
+    """Names of the files that were written.
 
     difference: the greatest one to the outputs of the trained network; None where none were compared.
     """
 
-    folder: Path
     written: tuple[str, ...]
     difference: float | None
 
@@ -76,14 +73,67 @@ def export(
     inputs = {"input": dtype} | ({"lengths": "int64"} if lengths else {})
     own = {} if to == "onnx" else {Path(plugin).name: Path(plugin).read_text("utf-8") for plugin in plugins}
     content = own | {
-        "config.yaml": _yaml({"identity": about.identity, "sizes": about.sizes, "config": about.config}),
+        "config.yaml": yaml.safe_dump(origin(about), sort_keys=False, allow_unicode=True),
         "README.md": card(facts, to, tuple(inputs), difference, tuple(own)),
         "load.py": loader(facts, to, inputs, tuple(own)),
     }
     for name, text in content.items():
         files.write_text(out / name, text)
-    return Exported(out, (FILES[to], *content), difference)
+    return Exported((FILES[to], *content), difference)
 
 
-def _yaml(content: dict[str, Any]) -> str:
-    return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+# ---------------------------------------------------------------------------- load.py
+
+
+# The loader of a folder, for a machine without this checkout.
+SAFETENSORS = '''"""Loads the network of this folder. Needs physml and its base packages."""
+
+from pathlib import Path
+
+import physml
+import torch
+
+here = Path(__file__).parent
+net = physml.load(here / "model.safetensors"{plugins})
+
+if __name__ == "__main__":
+    {example}
+    print(tuple({call}.shape))
+'''
+
+ONNX = '''"""Loads the network of this folder. Needs onnxruntime and numpy, neither torch nor physml."""
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+session = onnxruntime.InferenceSession(Path(__file__).with_name("model.onnx"))
+
+if __name__ == "__main__":
+    {example}
+    print(session.run(["output"], {call})[0].shape)
+'''
+
+
+def loader(facts: Facts, kind: str, inputs: Mapping[str, str], plugins: Sequence[str] = ()) -> str:
+    """The content of load.py.
+
+    inputs: for each input of an exported graph, its type in numpy. plugins: files of the folder that the
+    network is built with.
+    """
+    listed = ", ".join(f'here / "{name}"' for name in plugins)
+    named = f", plugins=[{listed}]" if plugins else ""
+    sizes = facts.about.sizes
+    if sizes["readout"] in ("node", "graph"):
+        n_nodes = sizes.get("n_nodes", 3)  # where the network knows one graph alone
+        example = f"x, edges = torch.zeros({n_nodes}, {sizes['d_in']}), torch.tensor([[0, 1], [1, 2]])"
+        return SAFETENSORS.format(example=example, call="net(x, edges)", plugins=named)
+    shape = "(2, 50)" if sizes["tokens"] else f"(2, 50, {sizes['d_in']})"
+    if kind == "onnx":
+        values = {"input": f"np.zeros({shape}, np.{inputs['input']})", "lengths": "np.array([50, 20])"}
+        example = "inputs = {" + ", ".join(f'"{name}": {values[name]}' for name in inputs) + "}"
+        return ONNX.format(example=example, call="inputs")
+    dtype = f", dtype=torch.{inputs['input']}"
+    example = f"x = torch.zeros({shape[1:-1]}{dtype})"
+    return SAFETENSORS.format(example=example, call="net(x)[0]", plugins=named)

@@ -1,7 +1,7 @@
 """Facts for the card of a network: its run, the runs beside it, the data they learned from. No torch."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -46,12 +46,9 @@ class Facts:
         return str(self._choice("task") or self.about.config["task"]["_target_"].rpartition(".")[2])
 
     @property
-    def experiment(self) -> str:
-        return str(self.record.get("experiment") or f"{self.task}-{self.model}")
-
-    @property
     def name(self) -> str:
-        return self.experiment.removeprefix(f"{ADHOC}/")
+        experiment = str(self.record.get("experiment") or f"{self.task}-{self.model}")
+        return experiment.removeprefix(f"{ADHOC}/")
 
     @property
     def unit(self) -> str:
@@ -67,21 +64,21 @@ class Facts:
     def spread(self) -> dict[str, Summary]:
         """Metric on test data -> mean and spread over the recorded runs, as the tables take them."""
         spread: dict[str, Summary] = {}
-        for name in self._metrics():
+        for name in self.own:
             values = {
                 (record["split"], record["seed"]): float(value)
                 for record in self.beside
-                if (value := ((record["metrics"]["best"] or {}).get("test") or {}).get(name)) is not None
+                if (value := _test_metrics(record).get(name)) is not None
             }
             if values:
                 over: Spread = "splits" if self.unit == "split" else "runs"
                 spread[name] = summarise_runs(values, "higher", over)  # whose best is not shown
         return spread
 
-    def own(self, metric: str) -> float | None:
-        """The value of this very run."""
-        best = self.run["metrics"]["best"] if self.run else None
-        return ((best or {}).get("test") or {}).get(metric)
+    @property
+    def own(self) -> Mapping[str, float]:
+        """Metrics on test data of this very run."""
+        return _test_metrics(self.run) if self.run else {}
 
     @property
     def source_of_model(self) -> str | None:
@@ -93,13 +90,13 @@ class Facts:
         match = re.search(r"^Source: (.+?)(?=\n\s*\n|\n\w+: |\Z)", doc, re.DOTALL | re.MULTILINE)
         return None if match is None else " ".join(match.group(1).split())
 
-    def _metrics(self) -> list[str]:
-        best = self.run["metrics"]["best"] if self.run else None
-        return list((best or {}).get("test") or {})
-
     def _choice(self, group: str) -> str | None:
         name = (self.record.get("choices") or {}).get(group)
         return None if name == "own" else name
+
+
+def _test_metrics(record: Record) -> Mapping[str, float]:
+    return (record["metrics"]["best"] or {}).get("test") or {}
 
 
 def facts_of(path: Path, about: About, run: object) -> Facts:

@@ -35,7 +35,7 @@ def write_onnx(net: nn.Module, about: About, path: Path, *, lengths: bool) -> fl
         import onnxscript  # noqa: F401
 
     model = _onnx_model(traced(net, lengths=lengths))
-    onnx.helper.set_model_props(model, {"physml": json.dumps(_origin(about))})
+    onnx.helper.set_model_props(model, {"physml": json.dumps(origin(about))})
     onnx.checker.check_model(model, full_check=True)
     content = model.SerializeToString()
     options = onnxruntime.SessionOptions()
@@ -90,7 +90,8 @@ def _forget_places(graph: Any) -> None:
             _forget_places(attribute.g)
 
 
-def _origin(about: About) -> dict[str, Any]:
+def origin(about: About) -> dict[str, Any]:
+    """What a file says of its network."""
     return {"identity": about.identity, "sizes": about.sizes, "config": about.config}
 
 

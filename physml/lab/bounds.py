@@ -143,13 +143,8 @@ class Unicornn:
         The proof lets a signal go up all layers at step k alone, (3.23). It can go up at any later step, so
         the contribution is of order dt for every l.
         """
-        return (
-            self.dt ** (self.n_layers - layer + 1)
-            * (1 + 2 * self.gamma * self.T)
-            * self.V
-            * (Y + self.F)
-            * self.Delta
-        )
+        first = self.dt ** (self.n_layers - layer + 1)
+        return first * (1 + 2 * self.gamma * self.T) * self.V * (Y + self.F) * self.Delta
 
 
 # ---------------------------------------------------------------------------- LEM
@@ -173,11 +168,14 @@ class Lem:
     def Gamma(self) -> float:
         return 2 * (1 + self.eta) * (1 + 3 * self.eta)
 
+    @property
+    def Delta(self) -> float:
+        r""":math:`\bar\Delta = (1 + \Delta t)/\sqrt{2 - \Delta t}`."""
+        return (1 + self.dt) / math.sqrt(2 - self.dt)
+
     def state(self, n: int) -> float:
-        r"""(5.9): :math:`\min(1, \bar\Delta \sqrt{t_n})`, :math:`\bar\Delta = (1 + \Delta t)/\sqrt{2 -
-        \Delta t}`.
-        """
-        return min(1.0, (1 + self.dt) / math.sqrt(2 - self.dt) * math.sqrt(n * self.dt))
+        r"""(5.9): :math:`\min(1, \bar\Delta \sqrt{t_n})`."""
+        return min(1.0, self.Delta * math.sqrt(n * self.dt))
 
     def total_5_18(self, Y: float, n: int) -> float:
         r"""Proposition 5.2.2: :math:`|\partial E_n/\partial\theta| \le (1 + Y) t_n + (1 + Y) \Gamma t_n^2`.
@@ -201,8 +199,7 @@ class Lem:
         r"""(5.37), for k much smaller than n, the upper side of the order (5.45):
         :math:`\Delta t^{3/2} \bar\Delta \sqrt k\,(1 + Y)(1 + \Gamma t_n)`.
         """
-        scale = (1 + self.dt) / math.sqrt(2 - self.dt)
-        return self.dt**1.5 * scale * math.sqrt(k) * (1 + Y) * (1 + self.Gamma * n * self.dt)
+        return self.dt**1.5 * self.Delta * math.sqrt(k) * (1 + Y) * (1 + self.Gamma * n * self.dt)
 
     def is_small(self, n: int) -> bool:
         r"""True if dt is as small as (5.28) assumes: :math:`(1 + \tfrac\Gamma2\Delta t)^{n} \le 1 + \Gamma

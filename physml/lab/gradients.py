@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from physml.base.check import has_shape
 from physml.base.errors import InputError
@@ -32,13 +33,12 @@ Loss = Callable[[Tensor], Tensor]  # of the output at the last step
 class ByStep:
     r"""Norms of the gradient of E_n, step by step; index k - 1 of an array (n,) is step k.
 
-    loss: E_n. euclidean: by parameter, :math:`\|\partial E_n^{(k)}/\partial\theta\|_2`, (n,). largest: the
+    euclidean: by parameter, :math:`\|\partial E_n^{(k)}/\partial\theta\|_2`, (n,). largest: the
     same with the greatest absolute entry, as the bounds of the papers count. inputs:
     :math:`\|\partial E_n/\partial u_k\|_2`, (n,), zeros for ids. states: :math:`\|\partial E_n/\partial
     X_k\|_2`, index k, k = 0 to n - 1. total: by parameter, :math:`\partial E_n/\partial\theta`.
     """
 
-    loss: float
     euclidean: dict[str, Tensor]
     largest: dict[str, Tensor]
     inputs: Tensor
@@ -88,7 +88,6 @@ def gradient_by_step(network: nn.Module, u: Tensor, loss: Loss) -> ByStep:
     total = {name: torch.zeros_like(p) for name, p in named.items()}
     of_inputs, of_states = torch.zeros(n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
     cotangent: list[Tensor] = []
-    loss_value = 0.0
     for k in range(n, 0, -1):
         with torch.enable_grad():
             before = [x.detach().requires_grad_() for x in states[k - 1]]
@@ -96,9 +95,7 @@ def gradient_by_step(network: nn.Module, u: Tensor, loss: Loss) -> ByStep:
             output, after = _step(network, x, before, like)
             sources = [*parameters, *before, *([x] if numbers else [])]
             if k == n:
-                last = loss(output)
-                loss_value = float(last.detach())
-                got = torch.autograd.grad(last, sources, allow_unused=True)
+                got = torch.autograd.grad(loss(output), sources, allow_unused=True)
             else:
                 got = torch.autograd.grad(after, sources, cotangent, allow_unused=True)
         gradients = _zeros_for_none(got, sources)
@@ -113,7 +110,7 @@ def gradient_by_step(network: nn.Module, u: Tensor, loss: Loss) -> ByStep:
         of_states[k - 1] = torch.stack([g.norm() for g in cotangent]).norm()
         if numbers:
             of_inputs[k - 1] = gradients[-1].norm()
-    return ByStep(loss_value, euclidean, largest, of_inputs, of_states, total)
+    return ByStep(euclidean, largest, of_inputs, of_states, total)
 
 
 def jacobian_products(network: nn.Module, u: Tensor) -> Iterator[tuple[int, Tensor]]:
@@ -153,7 +150,7 @@ def _path(network: nn.Module, u: Tensor) -> tuple[list[list[Tensor]], Any]:
         raise InputError(f"u must have at least one step, (B, T, ...); got {tuple(u.shape)}.")
     with torch.no_grad(), running("reference"):
         _, state = network(u[:, :1])
-        path = [_first_state(network, state), _flat(state)]
+        path = [_first_state(network, state), pytree.tree_leaves(state)]
         _, again = _step(network, u[:, :1], path[0], state)
         if not all(torch.allclose(x, y) for x, y in zip(again, path[1], strict=True)):
             raise InputError(
@@ -161,18 +158,18 @@ def _path(network: nn.Module, u: Tensor) -> tuple[list[list[Tensor]], Any]:
             )
         for k in range(1, u.shape[1]):
             _, state = network(u[:, k : k + 1], state=state)
-            path.append(_flat(state))
+            path.append(pytree.tree_leaves(state))
     return path, state
 
 
 def _first_state(network: nn.Module, like: Any) -> list[Tensor]:
     """The flat X_0: the network's `first_state`, those of the layers of a stack, or zeros, as `like`."""
     if callable(first_state := getattr(network, "first_state", None)):
-        return _flat(first_state(_flat(like)[0].shape[0]))
+        return pytree.tree_leaves(first_state(pytree.tree_leaves(like)[0].shape[0]))
     if isinstance(network, SequenceModel):
         parts = zip(network.layers, like, strict=True)
         return [x for layer, part in parts for x in _first_state(layer, part)]
-    return [torch.zeros_like(x) for x in _flat(like)]
+    return [torch.zeros_like(x) for x in pytree.tree_leaves(like)]
 
 
 def _through_first_state(
@@ -193,16 +190,8 @@ def _through_first_state(
 def _step(network: nn.Module, u: Tensor, before: list[Tensor], like: Any) -> tuple[Tensor, list[Tensor]]:
     """The output (B, ...) and the flat state after one step, u (B, 1, ...)."""
     with running("reference"):  # nothing is compiled for a single step
-        output, state = network(u, state=_nested(like, iter(before)))
-    return output[:, -1] if output.dim() == 3 else output, _flat(state)
-
-
-def _flat(state: Any) -> list[Tensor]:
-    return [state] if isinstance(state, Tensor) else [x for part in state for x in _flat(part)]
-
-
-def _nested(like: Any, parts: Iterator[Tensor]) -> Any:
-    return next(parts) if isinstance(like, Tensor) else tuple(_nested(part, parts) for part in like)
+        output, state = network(u, state=pytree.tree_unflatten(before, pytree.tree_structure(like)))
+    return output[:, -1] if output.dim() == 3 else output, pytree.tree_leaves(state)
 
 
 def _zeros_for_none(gradients: Sequence[Tensor | None], of: Sequence[Tensor]) -> list[Tensor]:

@@ -5,18 +5,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from physml.base.check import count, one_of, positive
+from physml.base.check import count, positive
 from physml.base.errors import InputError
 
 Function = Callable[[np.ndarray], np.ndarray]
-ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"tanh": np.tanh, "sin": np.sin}
 
 
 @dataclass(frozen=True)
 class Shallow:
     r"""A network of one hidden layer without an output bias.
 
-    .. math:: N(x) = A\,\sigma(W x + b)
+    .. math:: N(x) = A\,\tanh(W x + b)
 
     Shapes: x (n, d) -> (n, q).
     """
@@ -24,10 +23,8 @@ class Shallow:
     W: np.ndarray  # (m, d), weights of the hidden layer
     b: np.ndarray  # (m,), its biases
     A: np.ndarray  # (q, m), weights of the output
-    activation: str = "tanh"  # sigma, "tanh" or "sin"
 
     def __post_init__(self) -> None:
-        one_of("activation", self.activation, ACTIVATIONS)
         if self.W.ndim != 2 or self.b.shape != self.W.shape[:1] or self.A.shape[1:] != self.b.shape:
             raise InputError(
                 "W, b and A must have shapes (m, d), (m,) and (q, m); "
@@ -38,12 +35,8 @@ class Shallow:
     def width(self) -> int:
         return len(self.b)
 
-    def hidden(self, x: np.ndarray) -> np.ndarray:
-        """sigma(W x + b), (n, m)."""
-        return ACTIVATIONS[self.activation](x @ self.W.T + self.b)
-
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        return self.hidden(x) @ self.A.T
+        return np.tanh(x @ self.W.T + self.b) @ self.A.T
 
     def error(self, function: Function, points: np.ndarray) -> float:
         """The greatest Euclidean distance to a function over the points (n, d)."""
@@ -82,7 +75,6 @@ def fitted(
     seed: int = 0,
     slope: float = 0.5,
     ridge: float = 1e-16,
-    activation: str = "tanh",
     points: np.ndarray | None = None,
 ) -> Shallow:
     """A network near a function on a box, of drawn hidden units and fitted output weights.
@@ -98,7 +90,6 @@ def fitted(
         seed: of units and points.
         slope: the standard deviation of hidden weights.
         ridge: the penalty, against the greatest eigenvalue of the normal equations.
-        activation: "tanh" or "sin".
         points: (n, d) in place of points that are uniform in the box.
     """
     count("width", width)
@@ -110,9 +101,9 @@ def fitted(
     W = slope * rng.standard_normal((width, len(low))) * scale
     b = slope * rng.uniform(-2, 2, width) - W @ (low + high) / 2
     x = box(low, high, 20 * width, seed + 1) if points is None else points
-    units = ACTIVATIONS[activation](x @ W.T + b)
+    units = np.tanh(x @ W.T + b)
     # Singular values below the root of the penalty count for little: a filter of Tikhonov.
     left, values, right = np.linalg.svd(units, full_matrices=False)
     kept = values / (values**2 + ridge * values[0] ** 2)
     A = ((right.T * kept) @ (left.T @ function(x))).T
-    return Shallow(W, b, A, activation)
+    return Shallow(W, b, A)

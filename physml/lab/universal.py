@@ -14,7 +14,6 @@ from physml.base.errors import InputError
 from physml.lab.shallow import Shallow
 from physml.models.sequence.oscillator import MultilayerOscillator
 
-SIDES = ("behind", "ahead")
 CLOCK = float(np.arctanh(0.5))  # a bias b with tanh(b) = 1/2: y'' = tanh(b) gives t^2 / 4
 
 
@@ -81,7 +80,7 @@ def inversion(t_end: float, epsilon: float, n: int, *, side: str = "behind") -> 
     for name, value in {"t_end": t_end, "epsilon": epsilon}.items():
         positive(name, value)
     count("n", n)
-    one_of("side", side, SIDES)
+    one_of("side", side, ("behind", "ahead"))
     spacing = np.pi / (t_end + epsilon)
     omega = (np.arange(n) + 0.5) * spacing
     x = (np.arange(2000) + 0.5) / 1000 - 1
@@ -105,28 +104,27 @@ class Oscillators:
     A: np.ndarray
 
 
-def oscillators(omega: np.ndarray, *, s: float, dt: float | None = None) -> Oscillators:
-    r"""The weights of Lemma 4.2.8, :math:`w = -\omega^2, V = s, A = \omega / s`.
+def oscillators(omega: np.ndarray, *, s: float, dt: float) -> Oscillators:
+    r"""The weights of Lemma 4.2.8, :math:`w = -\omega^2, V = s, A = \omega / s`, for steps of dt.
 
+    w is such that the steps have the frequency omega, :math:`-(2 \sin(\omega dt / 2) / dt)^2`, and A
+    belongs to it.
     The text prints A = 1/s, for which y must be the transform; by Lemma 4.2.4 it is the transform over omega.
 
     Args:
         omega: (N,), not 0.
         s: small: the nonlinearity errs by s^2.
-        dt: the step with which the network is run. Then w is such that its steps have the frequency omega,
-            :math:`-(2 \sin(\omega dt / 2) / dt)^2`, and A belongs to it. None: the weights of the ODE.
+        dt: the step with which the network is run.
     """
     positive("s", s)
     if not (omega != 0).all():
         raise InputError("frequencies must not be 0: the transform would be 0, whatever the input.")
-    V = np.full(len(omega), s)
-    if dt is None:
-        return Oscillators(-(omega**2), V, omega / s)
     if not (np.abs(omega) * dt < np.pi / 2).all():
         raise InputError(
             f"dt must be below pi / 2 over the greatest frequency {np.abs(omega).max():.4g}; got {dt}."
         )
-    return Oscillators(-((2 * np.sin(omega * dt / 2) / dt) ** 2), V, np.sin(omega * dt) / dt / s)
+    w = -((2 * np.sin(omega * dt / 2) / dt) ** 2)
+    return Oscillators(w, np.full(len(omega), s), np.sin(omega * dt) / dt / s)
 
 
 @dataclass(frozen=True)
@@ -229,7 +227,7 @@ def three_layers(
         \beta = [\mathcal{L}_t u(\omega_1), .., \mathcal{L}_t u(\omega_N), t^2/4]
 
     Args:
-        network: near the function Psi of the Fundamental Lemma, (N p + 1) -> q, with tanh.
+        network: near the function Psi of the Fundamental Lemma, (N p + 1) -> q.
         omega: (N,), the frequencies of the first layer.
         inverse: for the third layer.
         p: inputs.
@@ -237,11 +235,8 @@ def three_layers(
         dt: the step with which the network is run.
         s: as in `oscillators`.
     """
-    if network.activation != "tanh" or network.W.shape[1] != len(omega) * p + 1:
-        raise InputError(
-            f"network must have the activation tanh and {len(omega) * p + 1} inputs; got "
-            f"{network.activation} and {network.W.shape[1]}."
-        )
+    if network.W.shape[1] != len(omega) * p + 1:
+        raise InputError(f"network must have {len(omega) * p + 1} inputs; got {network.W.shape[1]}.")
     first, read = transforms(omega, p, s=s, dt=dt)
     rest, A, c = perceptron(network, read, inverse, delta=delta, s=s, dt=dt)
     return assembled([first, *rest], A, c, p=p, dt=dt)

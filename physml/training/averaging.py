@@ -2,16 +2,15 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from physml.base.errors import ConfigError
-from physml.training.selection import BestValid, Row
+from physml.training.selection import Row, Waiting
 
 
-class Triggered:
+class Triggered(Waiting):
     r"""The running mean of all weights, from a trigger on.
 
     .. math:: \bar\theta_k = \bar\theta_{k-1} + (\theta_k - \bar\theta_{k-1}) / k, \qquad k = 1, 2, \dots
@@ -30,22 +29,20 @@ class Triggered:
         metric: of validation data; null: the task's own.
     """
 
+    where = "trainer.average"
+    changing = ("best", "last_better", "active", "n", "mean")
+
     def __init__(self, epochs: int | None, latest: int | None, metric: str | None) -> None:
         if epochs is None and latest is None:
             raise ConfigError("trainer.average: epochs and latest are both null, so it would never begin.")
         for name, value in {"epochs": epochs, "latest": latest}.items():
             if value is not None and value < 1:
                 raise ConfigError(f"trainer.average.{name} must be at least 1, or null; got {value}.")
+        super().__init__(metric)
         self.epochs, self.latest = epochs, latest
-        self.best = BestValid(metric)
-        self.best.where = "trainer.average"
-        self.last_better = 0
         self.active = False
         self.n = 0
         self.mean: dict[str, Tensor] = {}
-
-    def bind(self, metric: str, better: dict[str, str]) -> None:
-        self.best.bind(metric, better)
 
     @torch.no_grad()
     def after_step(self, net: nn.Module) -> None:
@@ -73,17 +70,6 @@ class Triggered:
         if self.n:
             for name, p in net.named_parameters():
                 p.copy_(self.mean[name])
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "best": self.best.state_dict(),
-            **{name: getattr(self, name) for name in ("last_better", "active", "n", "mean")},
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.best.load_state_dict(state["best"])
-        for name in ("last_better", "active", "n", "mean"):
-            setattr(self, name, state[name])
 
 
 def refuse_bases(net: nn.Module) -> None:

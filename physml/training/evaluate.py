@@ -22,13 +22,6 @@ def apply(net: nn.Module, batch: Batch, state: State = None) -> tuple[Tensor, St
     return net(batch.input, lengths=batch.lengths, state=state)
 
 
-def each_tensor(state: State, change: Callable[[Tensor], Tensor]) -> State:
-    """The state with each of its tensors changed, such as detached."""
-    if isinstance(state, Tensor):
-        return change(state)
-    return tuple(each_tensor(s, change) for s in state) if isinstance(state, tuple | list) else state
-
-
 @torch.no_grad()
 def outputs(
     net: nn.Module, batches: Iterable[Batch], device: str, between: Callable[[], None] = lambda: None

@@ -47,8 +47,8 @@ class _Rule:
 class _Best(_Rule):
     """The first evaluation with the strictly best value."""
 
-    part: ClassVar[str]
-    needs_test: ClassVar[bool]
+    part: ClassVar[str] = "valid"
+    needs_test: ClassVar[bool] = False
     where = "trainer.select"
     changing = ("best",)
 
@@ -71,9 +71,6 @@ class _Best(_Rule):
 
 class BestValid(_Best):
     """Best on validation data, ties kept at the earliest epoch: what nearly all official code does."""
-
-    part = "valid"
-    needs_test = False
 
 
 class BestTest(_Best):
@@ -101,20 +98,27 @@ class Last(_Rule):
         return "last epoch"
 
 
-class Patience(_Rule):
-    """Stop after `epochs` epochs without a strictly better value on validation data."""
+class Waiting(_Rule):
+    """A rule that counts from the best evaluation on validation data."""
 
     changing = ("best", "last_better")
 
-    def __init__(self, epochs: int, metric: str | None) -> None:
+    def __init__(self, metric: str | None) -> None:
         super().__init__(metric)
-        self.epochs = epochs
         self.best = BestValid(metric)
         self.best.where = self.where
         self.last_better = 0
 
     def bind(self, metric: str, better: dict[str, str]) -> None:
         self.best.bind(metric, better)
+
+
+class Patience(Waiting):
+    """Stop after `epochs` epochs without a strictly better value on validation data."""
+
+    def __init__(self, epochs: int, metric: str | None) -> None:
+        super().__init__(metric)
+        self.epochs = epochs
 
     def stops(self, row: Row) -> bool:
         if self.best.selected(row):

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from physml.base.errors import ConfigError, DataError, Preempted, RecordError
 from physml.base.seeding import derive, stream
@@ -18,7 +19,7 @@ from physml.task.base import Metrics, Part, Task
 from physml.task.batch import Batch
 from physml.training import selection
 from physml.training.averaging import Triggered, in_place, refuse_bases
-from physml.training.evaluate import State, apply, each_tensor, evaluate, outputs
+from physml.training.evaluate import State, apply, evaluate, outputs
 from physml.training.interrupt import Interrupt
 from physml.training.reporter import Reporter
 
@@ -62,7 +63,7 @@ class Trainer:
         self.optimizer = build.build_optimizer(parts, self.net)
         # What layers add to the loss, such as the distance of a matrix from orthogonal ones.
         self.penalties = penalties(self.net)
-        self.schedule = build.build_schedule(parts, self.optimizer)
+        self.schedule = parts.schedule.make(optimizer=self.optimizer) if parts.schedule else None
         self.selector = parts.select.make()
         self.stopper = parts.stop.make() if parts.stop else None
         self.average: Triggered | None = parts.average.make() if parts.average else None
@@ -227,7 +228,7 @@ class Trainer:
         if self.average:
             self.average.after_step(self.net)
         self.loss_sum += loss.detach()
-        self.state = each_tensor(state, Tensor.detach) if batch.carry else None  # truncated backpropagation
+        self.state = tree_map_only(Tensor, Tensor.detach, state) if batch.carry else None  # truncated BPTT
 
     def _finite(self) -> None:
         if not math.isfinite(float(self.loss_sum)):
@@ -242,7 +243,9 @@ class Trainer:
             if self.step >= self.total_steps or epoch % self.keys["eval_every"] == 0:
                 row = self._evaluation(epoch, loss)
             if row is not None and self.selector.selected(row):
-                self.kept = {"row": row, "weights": copied(self.net.state_dict())}
+                weights = self.net.state_dict().items()
+                copies = {name: value.detach().to("cpu", copy=True) for name, value in weights}
+                self.kept = {"row": row, "weights": copies}
         self.epoch = epoch
         self.step_in_epoch = 0
         self.loss_sum.zero_()
@@ -363,7 +366,7 @@ class Trainer:
             setattr(self, name, state[name])
         if self.step:  # else a schedule that steps before the next batch warns that the optimizer never has
             self.optimizer._opt_called = True
-        self.state = each_tensor(self.state, lambda kept: kept.to(self.device))
+        self.state = tree_map_only(Tensor, lambda kept: kept.to(self.device), self.state)
 
 
 PLAIN_STATE = (
@@ -384,10 +387,6 @@ def penalties(net: nn.Module) -> list[Callable[[], Tensor | None]]:
 
 def named(part: str, metrics: Metrics) -> dict[str, float]:
     return {f"{part}/{name}": float(value) for name, value in metrics.items()}
-
-
-def copied(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: value.detach().to("cpu", copy=True) for name, value in weights.items()}
 
 
 def set_precision(precision: str) -> None:

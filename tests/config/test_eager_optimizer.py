@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from physml.config.eager_optimizer import WRAPPED, eager
+from physml.config.build import WRAPPED, eager
 
 OPTIMIZERS = [
     cls

@@ -95,6 +95,7 @@ MOVING = [
     *("trainer.select._target_=physml.training.selection.Last", "optim=adamw", "optim.lr=1.0001e-3"),
     "+trainer.schedule={_target_:torch.optim.lr_scheduler.StepLR,step_size:3,gamma:0.1}",
     "+trainer.stop={_target_:physml.training.selection.Patience,epochs:3,metric:null}",
+    "trainer.average={_target_:physml.training.averaging.Triggered,epochs:null,latest:2,metric:null}",
     *("+optim.lr_factors={b:0.1}", "precision=bf16", "precision=bf16-products", "profile=smoke"),
 ]
 

@@ -75,7 +75,8 @@ def takes_a_step(config: dict[str, Any], store: Store) -> None:
     torch.manual_seed(0)
     net = build.build_net(parts, task)
     optimizer = build.build_optimizer(parts, net)
-    build.build_schedule(parts, optimizer)
+    if parts.schedule:
+        parts.schedule.make(optimizer=optimizer)
     batch = next(iter(task.batches("train", config["trainer"]["batch_size"], stream(0, "order", 0))))
     before = [p.detach().clone() for p in net.parameters()]
     output, _ = apply(net, batch, None)

@@ -272,7 +272,7 @@ METHOD: dict[str, Any] = {"macro": 0.05, "micro": 0.5, "micro_steps": 3}
 
 
 def test_5_2_10_the_multiscale_method_to_any_accuracy() -> None:
-    exact = multiscale.multiscale_method(multiscale.f, multiscale.g, d=2, n_steps=40, **METHOD)
+    exact = multiscale.multiscale_method(n_steps=40, **METHOD)
     errors = []
     for width in (20, 40, 120):
         emulated = multiscale.emulated(n_steps=40, width=width, **METHOD)
@@ -284,7 +284,7 @@ def test_5_2_10_the_multiscale_method_to_any_accuracy() -> None:
 def test_5_112_as_printed_is_broken() -> None:
     """The sigmoid of b1 must be 1 - (1 - dt)^K: (5.110) has that step, and a gate of LEM is its step."""
     layer = built.multiscale_method(*multiscale.networks(120), **METHOD)
-    exact = multiscale.multiscale_method(multiscale.f, multiscale.g, d=2, n_steps=40, **METHOD)
+    exact = multiscale.multiscale_method(n_steps=40, **METHOD)
     assert farthest(layer.run(np.zeros((40, 1)))["phi"], exact["phi"]) < 1e-4
     with torch.no_grad():
         b1 = layer.layer.symbols()["b1"]

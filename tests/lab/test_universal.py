@@ -300,7 +300,7 @@ TWO, INVERSE = Shallow(np.eye(2), np.zeros(2), np.eye(2)), universal.inversion(1
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: universal.oscillators(np.zeros(1), s=1e-3), "must not be 0"),
+        (lambda: universal.oscillators(np.zeros(1), s=1e-3, dt=0.1), "must not be 0"),
         (lambda: universal.oscillators(np.ones(1), s=1e-3, dt=2.0), "dt must be below"),
         (lambda: universal.inversion(1.0, 0.1, 5, side="left"), "side"),
         (lambda: universal.three_layers(TWO, np.ones(3), INVERSE, p=1, delta=0.1, dt=0.01), "4 inputs"),

@@ -2,15 +2,17 @@
 
 import hashlib
 import json
+import re
 
 import pytest
 import run_harness as h
 import torch
 
 from physml.base.errors import DataError
-from physml.base.paths import OWN_RESULTS, results_root
+from physml.base.paths import OWN_RESULTS, ROOT, results_root
 from physml.export import keeping
 from physml.records import record
+from physml.run.record import count_parameters
 from physml.run.weights import kept_of, load, path_of, read_about
 
 NETWORKS = sorted((OWN_RESULTS / "weights").rglob("*.safetensors"))
@@ -28,6 +30,13 @@ def test_weights_in_the_repository_are_small_and_those_of_recorded_runs():
         assert card["metrics"] == recorded["metrics"] and recorded["status"] == "finished"
         for metric, value in recorded["metrics"]["best"]["test"].items():
             assert card["evaluated"][metric] == pytest.approx(value, rel=keeping.AGREE)
+        assert count_parameters(load(name)) == card["n_parameters"]
+
+
+def test_all_are_named_in_the_docs():
+    names = [path.relative_to(OWN_RESULTS / "weights").with_suffix("").as_posix() for path in NETWORKS]
+    rows = re.findall(r"^\| `(\w+/[\w-]+)` \| ", (ROOT / "docs" / "export.md").read_text("utf-8"), re.M)
+    assert rows == names and len([*(OWN_RESULTS / "weights").rglob("*.json")]) == len(names)
 
 
 def test_a_network_is_loaded_by_the_name_of_its_experiment():

@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from physml.base.errors import ConfigError, Preempted
-from physml.config.identity import payload
 from physml.models.sequence.orthogonal import ExpRNN
 from physml.training import checkpoint
 from physml.training.averaging import Triggered, in_place, refuse_bases
@@ -143,13 +142,6 @@ def test_a_stop_anywhere_changes_no_bit(tmp_path):
         assert h.times_off(second.rows) == h.times_off(whole.rows)
 
 
-def test_a_run_without_averaging_keeps_its_identity():
-    with_it, without = h.spec_of(h.odd(*NET, AVERAGE)), h.spec_of(h.odd(*NET))
-    assert with_it.place.identity != without.place.identity
-    assert without.config["trainer"]["average"] is None
-    assert "average" not in payload(without.config)["trainer"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -162,11 +154,6 @@ def test_an_average_that_cannot_be(arguments, says):
     rule = f"trainer.average={{_target_: physml.training.averaging.Triggered, {arguments}}}"
     with pytest.raises(ConfigError, match=says):
         h.odd_trainer(h.spec_of(h.odd(*NET, rule)))
-
-
-def test_another_class_is_refused():
-    with pytest.raises(ConfigError, match="does not belong here"):
-        h.spec_of(h.odd("trainer.average={_target_: physml.training.selection.Last}"))
 
 
 # ---------------------------------------------------------------------------- calibration

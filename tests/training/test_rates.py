@@ -4,7 +4,6 @@ import pytest
 import run_harness as h
 import torch
 from run_harness import bound, scripted
-from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from physml.base.errors import ConfigError, InputError
 from physml.training import selection
@@ -46,23 +45,9 @@ def test_the_rate_falls_after_so_many_evaluations_that_were_no_better(arguments,
     assert rates([float(v) for v in values], **arguments) == pytest.approx(after)
 
 
-def test_a_count_in_a_row_would_fall_later():
-    """The rule differs from torch's, which starts anew at each better value."""
-    opt = optimizer()
-    plateau = ReduceLROnPlateau(opt, "min", factor=0.5, patience=1)
-    lrs = []
-    for value in (3.0, 4.0, 2.0, 4.0, 4.0):
-        opt.step()
-        plateau.step(value)
-        lrs.append(opt.param_groups[0]["lr"])
-    assert lrs != rates([3.0, 4.0, 2.0, 4.0, 4.0])
-
-
 def test_a_schedule_that_is_loaded_goes_on_as_it_would_have():
     values, cut = [3.0, 4.0, 4.0, 4.0, 4.0, 2.0, 4.0, 4.0], 4
     first, second = optimizer(), optimizer()
-    with pytest.raises(InputError, match=r"factor must lie in \[0, 1\); got 1"):
-        CumulativePlateau(first, "min", factor=1.0, patience=2, start=2)
     kept = CumulativePlateau(first, "min", factor=0.5, patience=2, start=2)
     for value in values[:cut]:
         first.step()
@@ -77,7 +62,7 @@ def test_a_schedule_that_is_loaded_goes_on_as_it_would_have():
     assert second.param_groups[0]["lr"] == first.param_groups[0]["lr"] == 0.125
 
 
-@pytest.mark.parametrize("wrong", [{"patience": 0}, {"factor": 1.5}])
+@pytest.mark.parametrize("wrong", [{"patience": 0}, {"factor": 1.0}])
 def test_wrong_arguments_are_refused(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
         rates([1.0], **wrong)

@@ -7,7 +7,6 @@ import run_harness as h
 import torch
 from variants import variants
 
-from physml.base import seeding
 from physml.base.errors import ConfigError
 from physml.queue.worker import probe
 from physml.records import record
@@ -18,7 +17,7 @@ def first_losses(overrides, n=4):
     """Losses of the first steps, and the batches they were made of."""
     spec = h.spec_of(overrides)
     losses, inputs = [], []
-    step, task = Trainer._step, h.task_class("Odd")
+    task = h.task_class("Odd")
     with pytest.MonkeyPatch.context() as patch:
         loss = task.loss
 
@@ -29,7 +28,6 @@ def first_losses(overrides, n=4):
             return value
 
         patch.setattr(task, "loss", watched)
-        patch.setattr(Trainer, "_step", step)
         h.make(spec)
     return losses[:n], inputs[:n]
 
@@ -66,15 +64,6 @@ def test_the_first_weights_do_not_depend_on_the_data(monkeypatch):
     for n in (8, 16):
         h.make(h.spec_of(h.odd("trainer.max_steps=1", n=n)))
     assert all(torch.equal(a, b) for a, b in zip(*drawn, strict=True))
-
-
-def test_streams_are_told_apart_by_name_and_seed():
-    names = [("init",), ("dropout",), ("order", 0), ("order", 1), ("eval", "valid", 1), ("eval", "test", 1)]
-    drawn = {seeding.derive(seed, *name) for seed in (0, 1) for name in names}
-    assert len(drawn) == 12 and all(0 <= d < 2**63 for d in drawn)
-    assert seeding.derive(0, "order", 11) != seeding.derive(0, "order1", 1)
-    a, b = (torch.rand(3, generator=seeding.stream(3, "init")) for _ in range(2))
-    assert torch.equal(a, b)
 
 
 def test_evaluating_more_often_changes_no_weights():
@@ -121,12 +110,7 @@ def test_bf16_trains(model):
     assert run["status"] == "finished", run["reason"]
     full = h.make(h.spec_of([o for o in overrides if o != "precision=bf16"]))
     best, exact = (m["metrics"]["last"]["valid"]["mse"] for m in (run, full))
-    assert best == pytest.approx(exact, rel=0.1)
-
-
-def test_bf16_is_another_number_than_fp32():
-    numbers = [h.make(h.spec_of(h.odd(f"precision={p}")))["metrics"]["last"] for p in ("fp32", "bf16")]
-    assert numbers[0] != numbers[1]
+    assert best != exact and best == pytest.approx(exact, rel=0.1)
 
 
 def test_products_of_bf16_are_a_precision_of_their_own():
@@ -190,12 +174,3 @@ def test_a_probe_tells_time_and_leaves_nothing(tmp_path):
     assert estimate["n_steps"] == 40_000
     assert estimate["hours"] >= 0.999 * estimate["ms_per_step"] * 40_000 / 3.6e6 > 0
     assert not (tmp_path / "results").exists()
-
-
-def test_models_are_saved_where_asked_for():
-    from safetensors.torch import load_file
-
-    spec = h.spec_of(h.odd("runtime.save_model=true"))
-    h.make(spec)
-    weights = load_file(spec.work_folder / "model.safetensors")
-    assert weights["readout.weight"].shape == (1, 5)

@@ -12,12 +12,9 @@ from physml.graph.measures import grid
 from physml.lab import experiments
 from physml.lab.bounds import Graphcon
 from physml.models.graph.graph_layers import GraphConvolution
-from physml.models.graph.graph_parts import Force
 from physml.models.graph.graphcon import GraphCON
 
 Arrays = dict[str, np.ndarray]
-OF_LAG = ("gradient", "inputs", "states", "entry", "bound", "long_term")
-OF_LENGTH = ("gradient", "early", "total", "total_bound")
 
 
 def _positive(y: np.ndarray) -> np.ndarray:
@@ -31,7 +28,7 @@ def by_lag(*, experiment: str, of: str, seed: int, sequences: int = 8, length: i
     of: gradient, inputs, states, entry, bound or long_term.
     Shapes: x (n,) the lags from 0, y (n,).
     """
-    one_of("of", of, OF_LAG)
+    one_of("of", of, ("gradient", "inputs", "states", "entry", "bound", "long_term"))
     measured = experiments.beside_bound if of in ("entry", "bound", "long_term") else experiments.by_lag
     y = measured(experiment, seed=seed, sequences=sequences, length=length)[of]
     return {"x": np.arange(float(len(y))), "y": _positive(y)}
@@ -54,19 +51,18 @@ def by_length(*, experiment: str, of: str, lengths: np.ndarray, seed: int, seque
     what bounds it.
     Shapes: lengths (N,) -> x (N,), y (N,).
     """
-    one_of("of", of, OF_LENGTH)
+    one_of("of", of, ("gradient", "early", "total", "total_bound"))
     arguments = {"seed": seed, "sequences": sequences}
     measured = experiments.beside_bound if of in ("total", "total_bound") else experiments.by_lag
     results = [measured(experiment, length=int(n), **arguments) for n in lengths]
     if of in ("total", "total_bound"):
         y = [float(result[of][0]) for result in results]
     else:
-        whole = [float(np.linalg.norm(result["gradient"])) for result in results]
-        early = [
-            float(np.linalg.norm(result["gradient"][-max(1, len(result["gradient"]) // 10) :]))
-            for result in results
-        ]
-        y = whole if of == "gradient" else [a / b if b else 0.0 for a, b in zip(early, whole, strict=True)]
+        by_step = [result["gradient"] for result in results]
+        y = [float(np.linalg.norm(norms)) for norms in by_step]
+        if of == "early":
+            first = [float(np.linalg.norm(norms[-max(1, len(norms) // 10) :])) for norms in by_step]
+            y = [a / b if b else 0.0 for a, b in zip(first, y, strict=True)]
     return {"x": np.array(lengths, float), "y": _positive(np.array(y))}
 
 
@@ -105,7 +101,8 @@ def by_depth(
         activation="tanh",
         shared_weights=False,
     ).double()
-    weights = [force_weight(force) for force in network.forces]
+    # omega of each layer is the only entry of the matrix of its convolution
+    weights = [p for p in network.forces.parameters() if p.dim() == 2]
     with torch.no_grad():
         for p in network.parameters():
             p.zero_()
@@ -119,9 +116,3 @@ def by_depth(
     J = 0.5 * (network(x, edges) - target).square().mean()
     gradients = torch.autograd.grad(J, weights)
     return {"x": layers, "y": _positive(np.array([abs(float(g)) for g in gradients]))}
-
-
-def force_weight(force: torch.nn.Module) -> torch.nn.Parameter:
-    """omega of one layer: the only entry of the matrix of its convolution."""
-    assert isinstance(force, Force)
-    return next(p for p in force.coupling.parameters() if p.dim() == 2)

@@ -21,7 +21,7 @@ from scipy.integrate import solve_ivp
 
 from physml.base.check import one_of, positive
 from physml.lab import constructed_lem
-from physml.lab.shallow import Function, Shallow, affine, fitted, identity
+from physml.lab.shallow import Shallow, affine, fitted, identity
 
 Arrays = dict[str, np.ndarray]
 START = np.array([0.5, 0.0])
@@ -29,7 +29,6 @@ TURN = np.array([[1.0, -2.0], [2.0, 1.0]])
 BOX = np.array([-1.8, -1.4]), np.array([0.8, 1.4])  # of psi: the limit cycle, and some room
 S = 1e-4  # of the identities: their error is of order S^2
 BLOWN_UP = 1e3
-OF_TAU = ("multiscale_method", "euler")
 OF_SCALE = ("two_scale", "slow", "two_scale_relative", "weight_two_scale", "weight_slow")
 
 
@@ -57,10 +56,8 @@ def exact(tau: float, t_end: float) -> Callable[[np.ndarray], np.ndarray]:
     return lambda t: solution.sol(t)[2:].T
 
 
-def multiscale_method(
-    fast: Function, slow: Function, *, d: int, macro: float, micro: float, micro_steps: int, n_steps: int
-) -> Arrays:
-    r"""The heterogeneous multiscale method, (5.95) and (5.96), from rest.
+def multiscale_method(*, macro: float, micro: float, micro_steps: int, n_steps: int) -> Arrays:
+    r"""The heterogeneous multiscale method for (5.94), (5.95) and (5.96), from rest.
 
     .. math::
         \phi^{(k)} = \phi^{(k-1)} + \delta t\,(f(\psi_{n-1}) - \phi^{(k-1)}), \qquad
@@ -70,20 +67,18 @@ def multiscale_method(
     text, has the plus.
 
     Args:
-        fast, slow: f and g of (5.94); g takes phi and psi side by side.
-        d: the numbers of each.
         macro: the step of psi.
         micro: the micro step over tau.
         micro_steps: K.
         n_steps: macro steps.
-    Shapes: phi and psi, each (n_steps, d).
+    Shapes: phi and psi, each (n_steps, 2).
     """
-    phi, psi, path = np.zeros((1, d)), np.zeros((1, d)), []
+    phi, psi, path = np.zeros((1, 2)), np.zeros((1, 2)), []
     for _ in range(n_steps):
-        target = fast(psi)
+        target = f(psi)
         for _ in range(micro_steps):
             phi = phi + micro * (target - phi)
-        psi = psi + macro * slow(np.hstack([phi, psi]))
+        psi = psi + macro * g(np.hstack([phi, psi]))
         path.append((phi[0], psi[0]))
     return {"phi": np.array([p for p, _ in path]), "psi": np.array([p for _, p in path])}
 
@@ -129,7 +124,7 @@ def by_tau(
     explicit scheme in steps of that size.
     Shapes: tau (n,) -> x (n,), y (n,).
     """
-    one_of("of", of, OF_TAU)
+    one_of("of", of, ("multiscale_method", "euler"))
     positive("step", step)
     n = round(t_end / step)
     t = step * np.arange(1, n + 1)
@@ -153,7 +148,7 @@ def by_width(
     one_of("of", of, ("psi", "phi", "epsilon"))
     n = round(t_end / step)
     arguments: dict[str, Any] = {"macro": step, "micro": micro, "micro_steps": micro_steps, "n_steps": n}
-    reference = multiscale_method(f, g, d=2, **arguments)
+    reference = multiscale_method(**arguments)
     grid = np.stack(np.meshgrid(*(np.linspace(a, b, 60) for a, b in zip(*BOX, strict=True))), -1).reshape(
         -1, 2
     )

@@ -17,15 +17,13 @@ from physml.models.sequence.oscillator import ACTIVATIONS, Activation, NeuralOsc
 
 Arrays = dict[str, np.ndarray]
 T_END = 2.0
-OF_INVERSION = ("inversion", "printed", "delay")
-OF_WIDTH = ("oscillator", "perceptron")
 
 
-def drawn(n: int, dt: float, seed: int, *, t_end: float = T_END) -> np.ndarray:
-    """n inputs of K at t = dt, 2 dt, .. to t_end, (n, T)."""
+def drawn(n: int, dt: float, seed: int) -> np.ndarray:
+    """n inputs of K at t = dt, 2 dt, .. to T_END, (n, T)."""
     k = np.arange(1, 5)
     c = np.random.default_rng(seed).uniform(-1.5, 1.5, (n, 4)) / k
-    t = dt * np.arange(1, round(t_end / dt) + 1)
+    t = dt * np.arange(1, round(T_END / dt) + 1)
     return c @ np.sin(np.outer(k, t) * np.pi / 4)
 
 
@@ -50,7 +48,7 @@ def by_frequencies(*, of: str, counts: np.ndarray, delay: float, dt: float, inpu
         printed side; delay, Lemma 4.2.9, u(t - delay) by a layer of tanh oscillators.
     Shapes: counts (n,) -> x (n,), y (n,).
     """
-    one_of("of", of, OF_INVERSION)
+    one_of("of", of, ("inversion", "printed", "delay"))
     u = drawn(inputs, dt, seed)
     steps = np.arange(0, round(delay / dt) + 1, max(1, round(delay / dt) // 10))
     y = []
@@ -158,7 +156,7 @@ def by_width(*, of: str, widths: np.ndarray, n: int, third: int, dt: float, inpu
     n: frequencies of layer 1. third: frequencies of layer 3.
     Shapes: widths (n,) -> x (n,), y (n,).
     """
-    one_of("of", of, OF_WIDTH)
+    one_of("of", of, ("oscillator", "perceptron"))
     u = drawn(inputs, dt, seed)
     x, y = operator(u, dt), []
     epsilon = mollifier(third)

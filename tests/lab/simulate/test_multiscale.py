@@ -23,9 +23,9 @@ def test_the_method_and_euler_approach_it() -> None:
 
 
 def test_5_98_is_k_micro_steps_at_once() -> None:
-    sizes = {"d": 2, "macro": 0.1, "n_steps": 6}
-    many = multiscale.multiscale_method(multiscale.f, multiscale.g, micro=0.3, micro_steps=4, **sizes)
-    once = multiscale.multiscale_method(multiscale.f, multiscale.g, micro=1 - 0.7**4, micro_steps=1, **sizes)
+    sizes = {"macro": 0.1, "n_steps": 6}
+    many = multiscale.multiscale_method(micro=0.3, micro_steps=4, **sizes)
+    once = multiscale.multiscale_method(micro=1 - 0.7**4, micro_steps=1, **sizes)
     np.testing.assert_allclose(many["phi"], once["phi"], rtol=1e-12)
     np.testing.assert_allclose(many["psi"], once["psi"], rtol=1e-12)
 
