@@ -96,7 +96,8 @@ class Facts:
 
 
 def _test_metrics(record: Record) -> Mapping[str, float]:
-    return (record["metrics"]["best"] or {}).get("test") or {}
+    scores = (record["metrics"]["best"] or {}).get("test") or {}
+    return {name: score for name, score in scores.items() if score is not None}
 
 
 def facts_of(path: Path, about: About, run: object) -> Facts:

@@ -101,7 +101,7 @@ class Last(_Rule):
 class Waiting(_Rule):
     """A rule that counts from the best evaluation on validation data."""
 
-    changing = ("best", "last_better")
+    changing: ClassVar[tuple[str, ...]] = ("best", "last_better")
 
     def __init__(self, metric: str | None) -> None:
         super().__init__(metric)

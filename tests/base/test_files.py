@@ -50,6 +50,15 @@ def test_a_run_removes_what_a_killed_one_has_left():
     assert not list(spec.work_folder.glob(".*.tmp"))
 
 
+def test_a_file_whose_time_was_set_back_is_another(tmp_path):
+    path = tmp_path / "data"
+    path.write_bytes(b"true")
+    before, status = files.fingerprint(path), path.stat()
+    path.write_bytes(b"fake")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert path.stat().st_mtime_ns == status.st_mtime_ns and files.fingerprint(path) != before
+
+
 def test_an_error_names_the_file_that_was_meant(tmp_path):
     for path, says in ((tmp_path, "Is a directory"), (tmp_path / ("a" * 250), "File name too long")):
         with pytest.raises(OSError, match=says) as error:
