@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from physml.base.errors import ConfigError, DataError
-from physml.base.paths import display_path, results_root
+from physml.base.paths import display_path, results_root, work_root
 
 if TYPE_CHECKING:
     from physml.queue.requested import RunOptions
@@ -76,9 +76,10 @@ def own_configs(folder: Path | None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def results_folder(kind: str, smoke: bool) -> Iterator[Path]:
-    """Folder for tables or figures; smoke runs get another one, so that theirs replace no real ones."""
-    folder = results_root() / "smoke" / kind if smoke else results_root() / kind
+def results_folder(kind: str, smoke: bool, own: bool = False) -> Iterator[Path]:
+    """Folder for tables or figures. Those of smoke runs or of seeds of one's own replace no real ones."""
+    root = results_root() / "smoke" if smoke else work_root() if own else results_root()
+    folder = root / kind
     try:
         yield folder
     except OSError as error:

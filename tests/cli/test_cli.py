@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from physml.base.errors import DataError
-from physml.base.paths import ROOT
+from physml.base.paths import ROOT, work_root
 from physml.cli import console, main, table
 from physml.config.compose import compose, names
 from physml.config.identity import identity
@@ -366,6 +366,12 @@ def test_data_list_and_check_fit_a_terminal_and_tell_of_a_wrong_root(
 def test_columns_are_aligned() -> None:
     lines = [console.Line(cells) for cells in (("a", "bb"), ("ccc", "d"), ("", "e"))]
     assert console.aligned(lines).splitlines() == ["a    bb", "ccc  d", "     e"]
+
+
+def test_a_figure_of_other_seeds_replaces_none_of_the_results(physml: Physml) -> None:
+    code, out, _ = physml("figure", "lem-fig-4", "--seeds", "0", "--no-run", "--formats", "csv")
+    (path,) = re.findall(r"written: (\S+)", out)
+    assert code == 0 and Path(path).resolve() == (work_root() / "figures" / "lem-fig-4.csv").resolve()
 
 
 @pytest.mark.parametrize("arguments", [("table", "lem-4", "--write"), ("figure", "cornn-fig-5")])
