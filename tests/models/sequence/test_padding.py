@@ -125,6 +125,6 @@ def test_layers_of_others_that_read_forwards_are_taken_and_left_as_they_were() -
 
 def test_learning_from_the_last_steps_needs_equal_lengths() -> None:
     net = SequenceModel(lambda d: TruncatedLSTM(d, 4, last=5), D, 2, "last", tokens=False)
-    with pytest.raises(InputError, match=r"equally long .* got 1 to 8 steps, padded to 8. Set model.last"):
+    with pytest.raises(InputError, match=r"equally long, without padding, .* got 1 to 8 steps"):
         net(padded(), lengths=LENGTHS)
     unaffected(net.eval())
