@@ -91,7 +91,7 @@ def _forget_places(graph: Any) -> None:
 
 
 def origin(about: About) -> dict[str, Any]:
-    """What a file says of its network."""
+    """The facts that a file says of its network."""
     return {"identity": about.identity, "sizes": about.sizes, "config": about.config}
 
 
