@@ -56,9 +56,9 @@ def _run(options: argparse.Namespace) -> int:
 def _keep(run: str) -> int:
     from physml.export import keeping
     from physml.run.named import record_of
-    from physml.run.weights import path_of
+    from physml.run.weights import weights_of
 
     record = record_of(run)
-    target = keeping.keep(record, path_of(record))
+    target = keeping.keep(record, weights_of(record))
     print(f"written: {display_path(target)}; physml.load({record['experiment']!r}) reads it")
     return 0

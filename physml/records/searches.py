@@ -11,12 +11,13 @@ from typing import Any
 
 from physml.base import opened
 from physml.base.errors import RecordError
-from physml.base.paths import display_path, results_root
+from physml.base.paths import display_path, results_root, results_roots
 
 Content = dict[str, Any]
 
 
 def results_path(ident: str) -> Path:
+    """The file to which a search that ends here writes its results."""
     return results_root() / "search" / f"{ident}.json"
 
 
@@ -26,9 +27,14 @@ def unfinished_path(ident: str) -> Path:
 
 
 def recorded(ident: str) -> Content | None:
-    """The results of a search that has ended."""
-    path = results_path(ident)
-    return _read(path) if path.exists() else None
+    """The results of a search that has ended, here or, as of records, in the checkout or wheel."""
+    path = _recorded_path(ident)
+    return _read(path) if path else None
+
+
+def _recorded_path(ident: str) -> Path | None:
+    paths = (root / "search" / f"{ident}.json" for root in results_roots())
+    return next((path for path in paths if path.exists()), None)
 
 
 def content_of_file(ident: str) -> Content | None:
@@ -99,7 +105,7 @@ def converted(content: Content) -> Content:
 
 def is_done(ident: str) -> bool:
     """True if a search has ended."""
-    return results_path(ident).exists() and not unfinished_path(ident).exists()
+    return _recorded_path(ident) is not None and not unfinished_path(ident).exists()
 
 
 def state_text(ident: str) -> str:

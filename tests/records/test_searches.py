@@ -23,6 +23,15 @@ def test_damaged_results_are_one_line(wrong, tmp_path, monkeypatch):
         results.state_text("s")
 
 
+def test_results_of_the_checkout_count_in_any_results_folder(tmp_path, monkeypatch):
+    """As records do: a table keeps `search ± sd`, and a worker makes no search again."""
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
+    assert results.is_done("sequence-recall-lem")
+    assert results.state_text("sequence-recall-lem").startswith("done")
+    assert results.spread_of_search("sequence-ecg5000-lem").sd > 0
+    assert results.results_path("sequence-recall-lem").parent == tmp_path / "search"
+
+
 def test_a_search_of_an_earlier_form_is_called_so_and_shows_the_ranges_that_it_had(tmp_path, monkeypatch):
     """Its command would make another search; the best value may lie in what was added to a range."""
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))

@@ -32,6 +32,11 @@ def text_of(path: Path | str) -> str:
     return (ROOT / path).read_text(encoding="utf-8")
 
 
+TESTS = {
+    name
+    for path in (ROOT / "tests").rglob("*.py")
+    for name in (path.stem, *re.findall(r"^ *def (test_\w+)", text_of(path), re.MULTILINE))
+}
 REFERENCE, MAKEFILE = text_of("docs/reference.md"), text_of("Makefile")
 VARIABLES = {*re.findall(r"^([A-Z_]+) \?=", MAKEFILE, re.MULTILINE)}
 HOW_TO = readme.files(text_of("docs/add-a-model.md"))
@@ -177,6 +182,11 @@ def test_ranks_in_words_are_those_of_the_table(table: str) -> None:
     sentence = text_of("docs/which-model.md").split("By mean rank")[1 + TABLES_WITH_RANKS.index(table)]
     quoted = re.findall(r" (\d+\.\d)[,; ]", sentence.partition(". ")[0])
     assert any(quoted == ranks[:k] + ranks[len(ranks) - len(quoted) + k :] for k in range(3, len(quoted) + 1))
+
+
+@each("path", [*PAGES, *sorted((ROOT / "conf").rglob("*.yaml"))])
+def test_tests_that_are_named_exist(path: Path) -> None:
+    assert {*re.findall(r"`(test_\w+)`", text_of(path))} <= TESTS
 
 
 def listed(pattern: str) -> set[str]:

@@ -26,12 +26,12 @@ def by_lag(*, experiment: str, of: str, seed: int, sequences: int = 8, length: i
     """A measure of the gradient of E_n against the lag n - k; `physml.lab.experiments` has them.
 
     of: gradient, inputs, states, entry, bound or long_term.
-    Shapes: x (n,) the lags from 0, y (n,).
+    Shapes: x (n,) the lags from 0, of states from 1, as each is that before a step; y (n,).
     """
     one_of("of", of, ("gradient", "inputs", "states", "entry", "bound", "long_term"))
     measured = experiments.beside_bound if of in ("entry", "bound", "long_term") else experiments.by_lag
     y = measured(experiment, seed=seed, sequences=sequences, length=length)[of]
-    return {"x": np.arange(float(len(y))), "y": _positive(y)}
+    return {"x": np.arange(float(len(y))) + (of == "states"), "y": _positive(y)}
 
 
 def jacobians(*, experiment: str, seed: int, length: int | None = None) -> Arrays:

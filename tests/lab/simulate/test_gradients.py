@@ -25,7 +25,8 @@ DRAWN: dict[str, Any] = {"n_layers": 5, "rows": 3, "columns": 4, "scale": 1.5}
 def test_by_lag_goes_from_the_last_step_back() -> None:
     curve = gradients.by_lag(of="states", length=5, **GIVEN)
     norms = experiments.by_lag(EXPERIMENT, seed=0, sequences=2, length=5)["states"]
-    np.testing.assert_array_equal(curve["x"], np.arange(5.0))
+    np.testing.assert_array_equal(curve["x"], np.arange(1.0, 6.0))  # each is before a step
+    np.testing.assert_array_equal(gradients.by_lag(of="inputs", length=5, **GIVEN)["x"], np.arange(5.0))
     np.testing.assert_array_equal(curve["y"], np.where(norms > 0, norms, np.nan))
     bound = gradients.by_lag(of="bound", length=5, **GIVEN)["y"]
     assert (bound > gradients.by_lag(of="entry", length=5, **GIVEN)["y"]).all()
