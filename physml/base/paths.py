@@ -43,6 +43,12 @@ def results_roots() -> list[Path]:
     return list(dict.fromkeys([results_root(), OWN_RESULTS, *([SHIPPED] if SHIPPED.exists() else [])]))
 
 
+def in_results(folder: str, name: str) -> Path | None:
+    """A file of the results: that of the root of new ones before that of the checkout; None if neither is."""
+    paths = (root / folder / name for root in results_roots())
+    return next((path for path in paths if path.exists()), None)
+
+
 def work_root() -> Path:
     """Locks, logs, checkpoints, metrics.jsonl: $PHYSML_RUNS, else work/ in $PHYSML_RESULTS, else runs/."""
     if runs := os.environ.get("PHYSML_RUNS"):

@@ -23,7 +23,6 @@ from physml.base.paths import (
     cache_root,
     data_root,
     own_conf,
-    results_root,
     results_roots,
     work_root,
 )
@@ -105,7 +104,7 @@ class TableIndex:
 def _base() -> State:
     """The state of the program, its configs and searches, and where results and data are looked for."""
     places = [*results_roots(), work_root(), cache_root(), data_root()]
-    state, newest = _state([PACKAGE, TASKS, CONF, results_root() / "search"])
+    state, newest = _state([PACKAGE, TASKS, CONF, *(root / "search" for root in results_roots())])
     return _digest([str(FORM), *map(str, places), state]), newest
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from physml.base import opened
 from physml.base.errors import RecordError
-from physml.base.paths import display_path, results_root, results_roots
+from physml.base.paths import display_path, in_results, results_root
 
 Content = dict[str, Any]
 
@@ -28,13 +28,8 @@ def unfinished_path(ident: str) -> Path:
 
 def recorded(ident: str) -> Content | None:
     """The results of a search that has ended, here or, as of records, in the checkout or wheel."""
-    path = _recorded_path(ident)
+    path = in_results("search", f"{ident}.json")
     return _read(path) if path else None
-
-
-def _recorded_path(ident: str) -> Path | None:
-    paths = (root / "search" / f"{ident}.json" for root in results_roots())
-    return next((path for path in paths if path.exists()), None)
 
 
 def content_of_file(ident: str) -> Content | None:
@@ -105,7 +100,7 @@ def converted(content: Content) -> Content:
 
 def is_done(ident: str) -> bool:
     """True if a search has ended."""
-    return _recorded_path(ident) is not None and not unfinished_path(ident).exists()
+    return in_results("search", f"{ident}.json") is not None and not unfinished_path(ident).exists()
 
 
 def state_text(ident: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from physml.base.paths import ROOT, results_root
+from physml.base.paths import ROOT, results_roots
 from physml.config import conf_files
 from physml.config.identity import class_source
 from physml.data.datasets import Upstream, upstream
@@ -120,10 +120,12 @@ def _figures(content: Content, render: Renderer) -> Iterator[Page]:
 
 
 def _files_of_figure(ident: str) -> dict[str, Path]:
-    """By form, as far as they have been drawn."""
-    folder = results_root() / "figures"
-    paths = {form: folder / f"{ident}.{form}" for form in ("svg", "png", "csv")}
-    return {form: path for form, path in paths.items() if path.exists()}
+    """By form, as far as they have been drawn: those of new results before those of the checkout."""
+    for root in results_roots():
+        paths = {form: root / "figures" / f"{ident}.{form}" for form in ("svg", "png", "csv")}
+        if drawn := {form: path for form, path in paths.items() if path.exists()}:
+            return drawn
+    return {}
 
 
 # ---------------------------------------------------------------------------- models and tasks

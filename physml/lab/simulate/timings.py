@@ -4,7 +4,7 @@ import numpy as np
 
 from physml.base import opened
 from physml.base.errors import DataError, suggest
-from physml.base.paths import display_path, results_root
+from physml.base.paths import display_path, in_results, results_root
 from physml.base.text import brief
 
 Arrays = dict[str, np.ndarray]
@@ -16,9 +16,10 @@ def per_batch(*, file: str, layer: str) -> Arrays:
     file: name in results/bench, without .json; it names the class of machines.
     Shapes: x (n,) the lengths N, y (n,) medians. Errors: DataError where file or layer are not there.
     """
-    path = results_root() / "bench" / f"{file}.json"
-    if not path.is_file():
-        raise DataError(f"{display_path(path)} is not there. `python -m scripts.bench.layers` writes it.")
+    path = in_results("bench", f"{file}.json")
+    if path is None:
+        missing = display_path(results_root() / "bench" / f"{file}.json")
+        raise DataError(f"{missing} is not there. `python -m scripts.bench.layers` writes it.")
     try:
         lengths = opened.read_json(path, opened.LARGE)["lengths"].items()
         each = [(int(n), name, facts) for n, layers in lengths for name, facts in layers.items()]

@@ -38,10 +38,15 @@ def test_every_layer_is_timed_and_read_in_the_order_of_the_lengths(
         per_batch(file=path.stem, layer="nn.LTSM")
 
 
-def test_the_figure_says_what_to_do_where_nothing_was_measured_and_draws_what_was(results: Path) -> None:
+def test_the_figure_says_what_to_do_where_nothing_was_measured_and_draws_what_was(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     figure = load_figure(CONF / "figure" / "unicornn-fig-2.yaml")
     (panel,) = figure.panels
     assert {series.label for series in panel.series} == set(layers.LAYERS)
+    lines = figures.state_lines(figures.collect(figure, {}, []))
+    assert all(line.endswith(": measured") for line in lines), "in the checkout"
+    monkeypatch.setattr("physml.base.paths.OWN_RESULTS", results.parent)
     blocked = figures.collect(figure, {}, [])
     assert all("`python -m scripts.bench.layers` writes it" in line for line in figures.state_lines(blocked))
     times = {name: {"ms": 10.0 * k} for k, name in enumerate(layers.LAYERS, 1)}
