@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from physml.base.errors import PhysmlError
 from physml.base.paths import results_root
 from physml.cli.console import Line, aligned
 
@@ -63,7 +64,6 @@ def _send(upload: "Upload") -> int:
 
 
 def _plan(upload: "Upload") -> int:
-
     lacking = upload.lacking()
     every = Counter(run.place.folder for run, _ in upload.runs)
     new = Counter(run.place.folder for run, _ in lacking)
@@ -74,6 +74,10 @@ def _plan(upload: "Upload") -> int:
         f"{len(lacking)} of {len(upload.runs)} records to send to {upload.service.name}: "
         f"{upload.service.address()}, project {upload.keys['project']}"
     )
+    try:
+        upload.service.refuse()
+    except PhysmlError as error:
+        print(f"Not yet: {error}")
     return 0
 
 

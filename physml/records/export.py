@@ -35,9 +35,10 @@ def run_paths(root: Path) -> Iterator[Path]:
     return (path for path in record.runs_below(root / "runs") if own not in path.parents)
 
 
-def runs_csv(root: Path) -> str:
-    """The content of runs.csv."""
-    rows = [_row(record.read(path)) for path in run_paths(root)]
+def runs_csv(*roots: Path) -> str:
+    """The content of runs.csv, by results roots; of a run in two of them the first counts."""
+    paths = {path.relative_to(root): path for root in reversed(roots) for path in run_paths(root)}
+    rows = [_row(record.read(path)) for path in paths.values()]
     rows.sort(key=lambda row: (row["experiment"], row["identity"], row["split"], row["seed"]))
     metrics = sorted({name for row in rows for name in row} - COLUMNS.keys())
     text = io.StringIO()

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from physml.base.paths import results_root
+from physml.base.paths import results_roots
 from physml.records import export
 from physml.records.schema import Record
 from physml.report.outcome import outcome_of
@@ -39,7 +39,7 @@ def files_of(content: Content) -> Iterator[tuple[str, str]]:
         yield from _forms(ident, document)
     yield "api/v1/index.json", _json(_index(content))
     yield "api/v1/cells.csv", _cells_csv(content)
-    yield "api/v1/runs.csv", export.runs_csv(results_root())
+    yield "api/v1/runs.csv", export.runs_csv(*results_roots())
     yield "assets/cells.js", _search_index(content)
     yield "llms.txt", _plain(content)
 

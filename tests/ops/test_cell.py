@@ -92,6 +92,7 @@ ODD = {
     "minimum": lambda x: torch.minimum(x, torch.tensor([NAN, 1.0, 1.0, NAN])),
     "division by -0.0": lambda x: x / -0.0,
     "division by 0": lambda x: x / 0,
+    "comparisons": lambda x: torch.where(x >= 0, 1.0, 0.0 * x) + torch.where(x <= 0, 2.0, 1.0),
 }
 
 

@@ -69,6 +69,14 @@ def test_export_has_a_row_per_run_of_tables(tmp_path: Path, monkeypatch: pytest.
     assert rows[0]["commit"] == "c" and rows[0]["dirty"] == "False" and rows[0]["train_s"] == ""
 
 
+def test_a_run_of_two_roots_has_the_row_of_the_first(tmp_path: Path) -> None:
+    ours, shipped = tmp_path / "ours", tmp_path / "shipped"
+    for root, seed, mse in ((ours, 0, 0.1), (shipped, 0, 0.2), (shipped, 1, 0.3)):
+        write(root, "t/a", seed, mse)
+    rows = csv.DictReader(io.StringIO(export.runs_csv(ours, shipped)))
+    assert [(row["seed"], row["best/test/mse"]) for row in rows] == [("0", "0.1"), ("1", "0.3")]
+
+
 def test_a_record_that_cannot_be_read_stops_the_export_and_is_named(tmp_path: Path, monkeypatch, capsys):
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
     path = write(tmp_path, "t/a", 0, 0.1)

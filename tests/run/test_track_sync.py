@@ -107,7 +107,10 @@ def test_a_run_that_was_copied_offline_is_sent_from_its_record(server, monkeypat
 def test_without_a_login_nothing_is_sent(recorded, capsys):
     assert sync(recorded["path"]) == 2
     said = capsys.readouterr().err
-    assert "nothing was sent: not logged in to W&B" in said and "WANDB_MODE=offline" in said
+    assert "not logged in to W&B: nothing is sent" in said and "WANDB_MODE=offline" in said
+    assert sync("--plan", recorded["path"]) == 0
+    plan = capsys.readouterr().out
+    assert "1 of 1 records to send to W&B: https://api.wandb.ai" in plan and "Not yet: not logged in" in plan
 
 
 def test_offline_it_writes_offline_runs_once(recorded, monkeypatch):

@@ -15,6 +15,7 @@ FORWARD: dict[str, str] = {
     "maximum": "pick({1} == {1}, pick({0} < {1}, {1}, {0}), {1})",  # NaN in either gives NaN
     "minimum": "pick({1} == {1}, pick({0} > {1}, {1}, {0}), {1})",
     "greater": "pick({0} > {1}, {one}, {zero})",
+    "greater_equal": "pick({0} >= {1}, {one}, {zero})",
     "select": "pick({0} != 0, {1}, {2})",
     "relu": "pick({0} < 0, {zero}, {0})",
     "sign": "pick({0} > 0, {one}, pick({0} < 0, -{one}, {zero}))",
@@ -38,6 +39,7 @@ BACKWARD: dict[str, tuple[str | None, ...]] = {
         "pick({1} < {0}, {d}, pick({0} == {1}, {d} * {half}, {zero}))",
     ),
     "greater": (None, None),
+    "greater_equal": (None, None),
     "select": (None, "pick({0} != 0, {d}, {zero})", "pick({0} != 0, {zero}, {d})"),
     "relu": ("pick({v} > 0, {d}, {zero})",),
     "sign": (None,),

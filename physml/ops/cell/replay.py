@@ -13,6 +13,7 @@ FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     **{name: getattr(torch, name) for name in FORWARD if hasattr(torch, name)},
     "softplus": F.softplus,
     "greater": lambda a, b: (a > b).to(a.dtype),
+    "greater_equal": lambda a, b: (a >= b).to(a.dtype),
     "select": lambda condition, a, b: torch.where(condition != 0, a, b),
     "stop": torch.detach,
 }

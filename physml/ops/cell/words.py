@@ -131,10 +131,6 @@ def _neg(x: Rows) -> Rows:
     return _binary("sub", 0.0, x)
 
 
-def _not(x: Rows) -> Rows:
-    return _sub(1.0, x)
-
-
 def _pow(x: Any, power: Any) -> Rows:
     if not isinstance(x, Rows) or not isinstance(power, int | float):
         raise NotExpressible("it has a power whose exponent is no number")
@@ -354,8 +350,8 @@ WORDS: dict[str, Callable[..., Any]] = {
     "clamp_max": lambda x, max: _clamp(x, None, max),
     **{name: lambda a, b: _binary("greater", a, b) for name in ("gt", "greater", "__gt__")},
     **{name: lambda a, b: _binary("greater", b, a) for name in ("lt", "less", "__lt__")},
-    **{name: lambda a, b: _not(_binary("greater", b, a)) for name in ("ge", "greater_equal", "__ge__")},
-    **{name: lambda a, b: _not(_binary("greater", a, b)) for name in ("le", "less_equal", "__le__")},
+    **{name: lambda a, b: _binary("greater_equal", a, b) for name in ("ge", "greater_equal", "__ge__")},
+    **{name: lambda a, b: _binary("greater_equal", b, a) for name in ("le", "less_equal", "__le__")},
     **dict.fromkeys(("neg", "negative", "__neg__"), _neg),
     **dict.fromkeys(("pow", "__pow__"), _pow),
     **dict.fromkeys(("matmul", "mm", "__matmul__"), _matmul),

@@ -85,7 +85,7 @@ class Wandb(Service):
         return WandbTracker(run, mode_of(run.keys["mode"]))
 
     def address(self) -> str:
-        if mode_of("auto") == "offline":
+        if os.environ.get("WANDB_MODE") in ("offline", "dryrun"):
             return "offline runs in the work folders"
         return shown(os.environ.get("WANDB_BASE_URL") or f"https://{PUBLIC_HOSTS[0]}")
 
@@ -94,9 +94,9 @@ class Wandb(Service):
         if os.environ.get("WANDB_MODE") in ("offline", "dryrun") or mode_of("auto") == "online":
             return
         if os.environ.get("WANDB_MODE") == "disabled":
-            raise ConfigError("nothing was sent: WANDB_MODE=disabled says so.")
+            raise ConfigError("WANDB_MODE=disabled: nothing is sent.")
         raise ConfigError(
-            "nothing was sent: not logged in to W&B. `wandb login`, or set WANDB_MODE=offline to write "
+            "not logged in to W&B: nothing is sent. `wandb login`, or set WANDB_MODE=offline to write "
             "offline runs."
         )
 
