@@ -54,7 +54,7 @@ STARTS: dict[Outcome, tuple[str, ...]] = {
     REPRODUCED: ("agrees", "reached", "alike", *("same", "rounded", "inside")),  # the last three of a setting
     BETTER: ("exceeded", "ours better"),
     EVEN: ("cannot be told apart", "not decidable"),
-    NOT_REACHED: ("not reached", "no better than", "theirs better", "diverged"),
+    NOT_REACHED: ("not reached", "not shown to beat", "theirs better", "diverged"),
     DIFFERS: ("differs", "outside"),
     NOT_RUN: (
         *("missing", "stale", "blocked", "failed", "quoted", "not run"),

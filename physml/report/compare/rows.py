@@ -213,15 +213,18 @@ def compare_runs(
             f"they share no run of equal split and seed: {first.label} has {_which(ours)}; "
             f"{second.label} has {_which(theirs)}"
         )
-    caveats = {}
+    caveats, lost = {}, []
     for side, cell in zip((first, second), cells, strict=True):
         if reason := incomparable(column, cell, side.runs):
             caveats[side.label] = reason
+        if diverged := side.runs.diverged:
+            lost.append(f"{side.label}: {diverged} of {len(side.runs.places)} runs diverged and are left out")
     for label, reason in caveats.items():
         if reason in NEVER or (reason == SUBSTITUTE and list(caveats.values()) != [SUBSTITUTE] * 2):
             return f"{label} has {reason}"
     comparison = compare_values(column, ours, theirs, spread, first.runs.test_to_train)
-    return dataclasses.replace(comparison, caveats=tuple(f"{row}: {why}" for row, why in caveats.items()))
+    known = (f"{row}: {why}" for row, why in caveats.items())
+    return dataclasses.replace(comparison, caveats=(*known, *lost))
 
 
 def _which(values: Values) -> str:

@@ -3,9 +3,13 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from physml.base.errors import InputError
-from physml.report.stats.summary import LEVEL, Better
+from physml.report.stats.summary import LEVEL, N_FOR_VERDICT, Better
+
+if TYPE_CHECKING:
+    import numpy as np
 
 FEWEST_COLUMNS = 5  # below, ranks say next to nothing
 RESAMPLES = 2000
@@ -53,6 +57,7 @@ def mean_ranks(scores: Mapping[str, Sequence[float]], better: Sequence[Better]) 
     Raises:
         InputError: There are fewer than five columns or three rows, or a row lacks a score.
     """
+    import numpy as np
     from scipy.stats import friedmanchisquare, rankdata, studentized_range
 
     if len(better) < FEWEST_COLUMNS or len(scores) < 3:
@@ -66,7 +71,9 @@ def mean_ranks(scores: Mapping[str, Sequence[float]], better: Sequence[Better]) 
         [[_tied(sign * x) for sign, x in zip(signs, row, strict=True)] for row in scores.values()], axis=0
     )
     k, n = ranks.shape
-    p = float(friedmanchisquare(*ranks).pvalue)
+    with np.errstate(invalid="ignore"):
+        p = float(friedmanchisquare(*ranks).pvalue)
+    p = 1.0 if math.isnan(p) else p  # all rows are tied in all columns
     quantile = float(studentized_range.ppf(LEVEL, k, math.inf)) / math.sqrt(2)
     mean = zip(scores, (ranks.sum(axis=1) / n).tolist(), strict=True)
     ordered = dict(sorted(mean, key=lambda item: item[1]))
@@ -102,26 +109,37 @@ def interquartile_mean(columns: Sequence[Sequence[float]]) -> Middle:
         (2.5, True)
     """
     import numpy as np
-    from scipy.stats import bootstrap, trim_mean
+    from scipy.stats import trim_mean
 
-    if not columns or any(len(runs) < 2 for runs in columns):
-        raise InputError("an interquartile mean needs at least two runs in each column.")
-
-    def middle(*drawn: np.ndarray, axis: int = -1) -> np.ndarray:
-        means: np.ndarray = trim_mean(np.concatenate(drawn, axis=axis), 0.25, axis=axis)
-        return means
-
+    if not columns or any(len(runs) < N_FOR_VERDICT for runs in columns):
+        raise InputError(f"an interquartile mean needs at least {N_FOR_VERDICT} runs in each column.")
+    rng = np.random.default_rng(0)
     samples = [np.asarray(runs, float) for runs in columns]
-    interval = bootstrap(
-        samples,
-        middle,
-        n_resamples=RESAMPLES,
-        confidence_level=LEVEL,
-        method="percentile",
-        vectorized=True,
-        rng=np.random.default_rng(0),
-    ).confidence_interval
-    return Middle(float(middle(*samples)), float(interval.low), float(interval.high))
+    drawn = [runs[rng.integers(len(runs), size=(RESAMPLES, len(runs)))] for runs in samples]
+    middles: np.ndarray = trim_mean(np.concatenate(drawn, axis=1), 0.25, axis=1)
+    sizes = [len(runs) for runs in samples]
+    return _interval(float(trim_mean(np.concatenate(samples), 0.25)), middles, sizes, rows=2)
+
+
+def _interval(point: float, drawn: "np.ndarray", sizes: Sequence[int], rows: int) -> Middle:
+    """A 95 % interval about `point` from bootstrap draws, as wide as few runs ask for.
+
+    Draws of n runs spread by a factor sqrt((n - 1) / n) too little, and their spread is known from
+    sum(n - 1) degrees of freedom. Of several rows one is the first by luck too: the quantile is Tukey's, for
+    all pairs of rows; of two rows it is that of t.
+
+    Args:
+        sizes: n of each column.
+        rows: How many rows are compared.
+    """
+    import numpy as np
+    from scipy.stats import norm, studentized_range
+
+    degrees = sum(n - 1 for n in sizes)
+    fewer = max(n / (n - 1) for n in sizes) ** 0.5
+    wider = float(studentized_range.ppf(LEVEL, rows, degrees)) / 2**0.5 / float(norm.ppf(0.5 + LEVEL / 2))
+    low, high = np.percentile(drawn, (50 * (1 - LEVEL), 50 * (1 + LEVEL))) - drawn.mean()
+    return Middle(point, point + fewer * wider * float(low), point + fewer * wider * float(high))
 
 
 def rank_gaps(
@@ -131,7 +149,7 @@ def rank_gaps(
 
     Runs are drawn anew within each column, the same for all rows, and all rows are ranked again: the interval
     says how much the seeds, or splits, matter on these very columns, where a critical difference speaks of
-    new ones.
+    new ones. It is wider for more rows, as one of them is the first by luck too.
 
     Args:
         runs: Row -> its runs in each column, those of all rows in one order; None: behind all others.
@@ -140,10 +158,10 @@ def rank_gaps(
 
     Returns:
         Row -> gap, the least first, without the row itself; empty where the rows of a column have unequal
-        numbers of runs.
+        numbers of runs, or fewer than three.
 
     Example:
-        >>> runs = {"a": [[1.0, 1.1]] * 5, "b": [[2.0, 2.1]] * 5, "c": [[3.0, 3.1]] * 5}
+        >>> runs = {"a": [[1.0, 1.1, 1.2]] * 5, "b": [[2.0, 2.1, 2.2]] * 5, "c": [[3.0, 3.1, 3.2]] * 5}
         >>> rank_gaps(runs, ["lower"] * 5)["c"]
         Middle(mean=2.0, low=2.0, high=2.0)
     """
@@ -151,13 +169,13 @@ def rank_gaps(
     from scipy.stats import rankdata
 
     rng = np.random.default_rng(0)
-    total, point = np.zeros((len(runs), RESAMPLES)), np.zeros(len(runs))
+    total, point, numbers = np.zeros((len(runs), RESAMPLES)), np.zeros(len(runs)), []
     for k, direction in enumerate(better):
         column = [row[k] for row in runs.values()]
         sizes = {len(runs_of_row) for runs_of_row in column if runs_of_row is not None}
-        if len(sizes) != 1:
+        if len(sizes) != 1 or (n := sizes.pop()) < N_FOR_VERDICT:
             return {}
-        n = sizes.pop()
+        numbers.append(n)
         last = [_sign(direction) * np.inf] * n
         values = _sign(direction) * np.array(
             [last if runs_of_row is None else runs_of_row for runs_of_row in column]
@@ -166,10 +184,10 @@ def rank_gaps(
         total += rankdata(drawn, axis=0)
         point += rankdata([_tied(mean) for mean in values.mean(1)])
     start = int(point.argmin()) if first is None else list(runs).index(first)
-    gaps, ends = total - total[start], (50 * (1 - LEVEL), 50 * (1 + LEVEL))
-    gaps_of_rows = {}
-    for i, row in enumerate(runs):
-        if i != start:
-            low, high = np.percentile(gaps[i] / len(better), ends)
-            gaps_of_rows[row] = Middle(float(point[i] - point[start]) / len(better), float(low), float(high))
+    gaps, apart = (total - total[start]) / len(better), (point - point[start]) / len(better)
+    gaps_of_rows = {
+        row: _interval(float(apart[i]), gaps[i], numbers, len(runs))
+        for i, row in enumerate(runs)
+        if i != start
+    }
     return dict(sorted(gaps_of_rows.items(), key=lambda item: item[1].mean))

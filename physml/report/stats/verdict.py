@@ -19,7 +19,7 @@ KINDS: dict[str, Kind] = {
 SETTLED: dict[Outcome, str] = {"better": "differs: better", "worse": "differs: worse"}
 OURS: dict[Outcome, str] = {"agrees": "reached", "better": "exceeded"}
 CONTEXT: dict[Outcome, str] = {"agrees": "alike", "better": "ours better", "worse": "theirs better"}
-AT_CHANCE = "no better than a constant with our settings"
+AT_CHANCE = "not shown to beat a constant with our settings"
 
 
 @dataclass(frozen=True)
@@ -102,11 +102,11 @@ def verdict(comparison: Comparison, settings: Settings, quoted: bool, chance: st
     """A comparison in words, which accuse no more strongly than the settings permit.
 
     A number that the paper quotes from other work is context only. Where its readings disagree, the reason
-    says what each gives. With settings of ours, worse and no better than a constant is not a comparison of
-    models: the network has learned nothing that helps on test.
+    says what each gives. With settings of ours, worse and not shown to beat a constant is not a comparison of
+    models: what its network has learned may not help on test.
 
     Args:
-        chance: The trivial reference without input that ours does not beat; None if it beats all of them.
+        chance: The trivial reference without input that ours is not shown to beat; None if it beats all.
     """
     outcome = comparison.outcome
     if chance is not None and outcome == "worse" and not settings.settled:

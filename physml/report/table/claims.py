@@ -14,6 +14,7 @@ from physml.report.stats.claims import (
     log_ratio,
     order_verdict,
     tie_verdict,
+    unlike_p,
 )
 from physml.report.stats.verdict import tried_less, tuned_alike
 from physml.report.table.runs import Runs, incomparable
@@ -25,14 +26,14 @@ class ClaimPart:
     """One comparison of a claim.
 
     p: adjusted for all comparisons of the table (Holm). ratio: the gain is one of logarithms, so its
-    exponential says how many times the first row is better. chance: the constant that the second row does not
-    beat with settings of ours, so that to be better than it says little.
+    exponential says how many times the first row is better. chance: the constant that the second row is not
+    shown to beat with settings of ours, so that to be better than it says little.
     """
 
     text: str
     column: str
-    gain: Gain | None
-    p: float | None
+    gain: Gain | None  # None: no runs to compare, or no ratio of values that are not positive
+    p: float | None  # of a tie that does not hold that of "unlike by no more than the margin"
     verdict: ClaimVerdict | None
     ratio: bool = False
     chance: str | None = None
@@ -108,6 +109,8 @@ def judged(spec: TableSpec, of: Mapping[str, Runs]) -> tuple[tuple[ClaimPart, ..
     for k, (pair, pair_gain) in enumerate(zip(pairs, gains, strict=True)):
         p = adjusted.get(str(k))
         word = None if pair_gain is None else pair.verdict(pair_gain, p, len(raw))
+        if pair_gain and pair.margin is not None and word in ("contradicted", "not seen with our settings"):
+            p = unlike_p(pair_gain, pair.margin, len(raw))
         parts.append(ClaimPart(pair.text, pair.column.key, pair_gain, p, word, pair.ratio, pair.chance(spec)))
     return tuple(parts), all_verdict([part.verdict for part in parts])
 

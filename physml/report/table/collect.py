@@ -60,6 +60,7 @@ class CellResult:
     summary: Summary | None = None
     done: int = 0
     wanted: int = 0
+    lost: int = 0  # runs that have diverged, or have finished without a finite number
     solved: int | None = None  # how many of the done runs reach the column's threshold; None: it has none
     settings: Settings | None = None
     comparison: Comparison | None = None
@@ -77,8 +78,8 @@ class CellResult:
 
     @property
     def eligible(self) -> float | None:
-        """The mean, as one that may be the best of a column; None where some of the runs diverged."""
-        return None if self.summary is None or self.state.word == "diverged" else self.summary.mean
+        """The mean, as one that may be the best of a column; None where some of the runs have no number."""
+        return None if self.summary is None or self.lost else self.summary.mean
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,7 @@ def recorded(
 
 def _rest(runs: Runs, hours: Mapping[str, float]) -> Rest:
     """The runs of an experiment that are neither finished nor diverged, and what they cost."""
-    ended = len(runs.finished) + sum(record["status"] == "diverged" for record in runs.ended.values())
+    ended = len(runs.finished) + runs.diverged
     costs = [cost.on(REFERENCE_GFLOPS) for record in runs.finished.values() if (cost := of_record(record))]
     each = _median(cost.hours for cost in costs) or hours.get(runs.identity or "")
     return rest(len(runs.places) - ended, each)
@@ -230,6 +231,7 @@ def _cell(
         summary=summary,
         done=len(values),
         wanted=len(runs.places),
+        lost=runs.diverged + len(some) - len(values),
         solved=solved(values, column),
         settings=runs.settings if some else None,
         comparison=comparison,
@@ -272,6 +274,9 @@ def _state(
     if known.done < known.wanted:
         if len(runs.finished) > known.done:
             names = {name for record in runs.finished.values() for name in scores_of(record)}
+            if column.metric in names:
+                lacking = len(runs.finished) - known.done
+                return State("failed", f"{lacking} of {len(runs.finished)} runs: no finite {column.metric}")
             return State("failed", f"the records have no {column.metric}. {suggest(column.metric, names)}")
         return runs.unfinished(blocked, few)
     if cell.published is None:

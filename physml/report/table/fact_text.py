@@ -135,7 +135,7 @@ def searched_here(provenance: Mapping[str, str]) -> Iterator[str]:
 def margin_text(margin: Margin, unit: str) -> str:
     """A margin with its reason; none: nothing can agree."""
     parts = [f"{margin.value:g} {unit}".rstrip()] if margin.value else []
-    parts += [f"{100 * margin.relative:.0f} % of the published value"] if margin.relative else []
+    parts += [f"{100 * margin.relative:g} % of the published value"] if margin.relative else []
     parts += [f"{margin.sds:g} printed standard deviations"] if margin.sds else []
     return f"{' + '.join(parts)} ({margin.reason})" if parts else "none declared, so that nothing can agree"
 

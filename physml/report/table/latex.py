@@ -12,6 +12,7 @@ from physml.report.text.document import NONE
 
 FORMS = ("published", "ours", "interval", "best", "runs", "difference", "outcome")
 USUAL = ("published", "ours")
+OURS = ("ours", "interval", "best", "runs", "difference")  # parts that a run makes
 
 
 def latex_table(
@@ -45,8 +46,11 @@ def latex_table(
         for form in show:
             best = _best(cells, column, form) if bold_best else set()
             for label in labels:
-                own = {"published": printed_text(cells[label].published), "outcome": cells[label].state.word}
-                text = tex((cell_texts(cells[label], column, decimals(table, column)) | own)[form])
+                cell = cells[label]
+                own = {"published": printed_text(cell.published), "outcome": cell.state.word}
+                if _unfit(cell):
+                    own |= dict.fromkeys(OURS, NONE)
+                text = tex((cell_texts(cell, column, decimals(table, column)) | own)[form])
                 body[label].append(_bold(text) if label in best else text)
     shown = [line for label, line in body.items() if label in rows or set(line[1:]) != {tex(NONE)}]
     lines = [" & ".join(line) + r" \\" for line in shown]
@@ -102,11 +106,16 @@ def _labels(table: Table, patterns: Sequence[str]) -> list[str]:
 def _best(cells: dict[str, CellResult], column: Column, form: str) -> set[str]:
     """The rows with the best value; several where they are equal."""
     if form == "ours":
-        means = {label: cell.eligible for label, cell in cells.items()}
+        means = {label: None if _unfit(cell) else cell.eligible for label, cell in cells.items()}
         return column.best({label: mean for label, mean in means.items() if mean is not None})
     if form == "published":
         return column.best({label: cell.published.value for label, cell in cells.items() if cell.published})
     return set()
+
+
+def _unfit(cell: CellResult) -> bool:
+    """True for a number that may not stand beside the printed one."""
+    return cell.published is not None and cell.state.word == "not comparable"
 
 
 def _bold(text: str) -> str:

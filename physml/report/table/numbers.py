@@ -38,7 +38,7 @@ def printed_text(published: Published | None) -> str:
     """The printed number with its spread alone: `92.3 ± 1.8`."""
     if published is None:
         return NONE
-    form = "g" if published.digits is None else f".{published.digits}f"
+    form = "g" if published.digits is None else f".{max(0, published.digits)}f"
     value = f"{published.value:{form}}"
     return value if published.sd is None else f"{value} ± {published.sd:{form}}"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from physml.report.stats.across import Middle, Ranks, interquartile_mean, mean_ranks, rank_gaps
 from physml.report.stats.claims import p_text
-from physml.report.stats.summary import Spread, independent, summarise_runs
+from physml.report.stats.summary import N_FOR_VERDICT, Spread, independent, summarise_runs
 from physml.report.table.runs import Runs, incomparable
 from physml.report.table.spec import Column, Row, TableSpec
 from physml.report.text.document import NONE, Block, Grid, Lines, letters
@@ -23,7 +23,8 @@ RULE = (
 )
 BEHIND = (
     "Behind the first: the difference of mean ranks with its 95 % interval, which draws runs anew within "
-    "each column, the same for all rows, so it speaks of these columns alone."
+    "each column, the same for all rows, so it speaks of these columns alone. It is wider for more "
+    "rows (Tukey): which of them came out first is luck, too."
 )
 
 
@@ -32,7 +33,8 @@ class Ranking:
     """Mean ranks over the columns that a table names, and the interquartile mean of all their runs.
 
     behind: row -> by how much its mean rank is behind the first, with an interval over runs. untrained: row
-    -> titles of the columns in which it is no better than a constant; such rows share the last rank there.
+    -> titles of the columns in which it is not shown to beat a constant and has a worse mean than every row
+    that is; such rows share the last rank there.
     improving: title of a column -> how many of the ranked rows still improved when their training ended.
     """
 
@@ -60,6 +62,7 @@ def ranked(spec: TableSpec, of: Mapping[str, Runs]) -> Ranking | None:
     untrained: dict[str, tuple[str, ...]] = {}
     samples: dict[str, list[list[float] | None]] = {}
     improving: Counter[str] = Counter()
+    runs_of: dict[str, dict[Column, Runs]] = {}
     for row in spec.rows:
         if not any(spec.cell(row, column).experiment for column in columns):
             continue
@@ -70,15 +73,16 @@ def ranked(spec: TableSpec, of: Mapping[str, Runs]) -> Ranking | None:
         values = {column: known.values(column) for column, known in runs.items()}
         scores[row.label] = [summarise_runs(v, c.better, spec.spread).mean for c, v in values.items()]
         by_column = {column: independent(v, spec.spread) for column, v in values.items()}
-        if alike and all(len(sample) > 1 for sample in by_column.values()):
+        if alike and all(len(sample) >= N_FOR_VERDICT for sample in by_column.values()):
             middle[row.label] = interquartile_mean([*by_column.values()])
-        at_chance = [column for column, known in runs.items() if known.chance(column, spec.spread)]
-        samples[row.label] = [None if c in at_chance else sample for c, sample in by_column.items()]
+        runs_of[row.label], samples[row.label] = runs, [*by_column.values()]
         improving.update(column.title for column, known in runs.items() if known.improving)
-        if at_chance:
-            untrained[row.label] = tuple(column.title for column in at_chance)
     if len(scores) < FEWEST_ROWS:
         return Ranking(columns, scores, None, middle, left_out, spec.spread)
+    for k, column in enumerate(columns):
+        for label in _last(column, {row: means[k] for row, means in scores.items()}, runs_of, spec.spread):
+            samples[label][k] = None
+            untrained[label] = (*untrained.get(label, ()), column.title)
     directions = [column.better for column in columns]
     judged = {
         row: [math.nan if runs is None else mean for mean, runs in zip(means, samples[row], strict=True)]
@@ -87,6 +91,16 @@ def ranked(spec: TableSpec, of: Mapping[str, Runs]) -> Ranking | None:
     ranks, behind = mean_ranks(judged, directions), rank_gaps(samples, directions)
     still = {c.title: improving[c.title] for c in columns if improving[c.title]}
     return Ranking(columns, scores, ranks, middle, left_out, spec.spread, behind, untrained, still, samples)
+
+
+def _last(
+    column: Column, means: Mapping[str, float], runs: Mapping[str, Mapping[Column, Runs]], spread: Spread
+) -> list[str]:
+    """Rows that are not shown to beat a constant, and whose means are worse than those of all that are."""
+    at_chance = [row for row in means if runs[row][column].chance(column, spread)]
+    sign = -1.0 if column.better == "higher" else 1.0
+    worst = max((sign * mean for row, mean in means.items() if row not in at_chance), default=-math.inf)
+    return [row for row in at_chance if sign * means[row] >= worst]
 
 
 def _lacking(spec: TableSpec, row: Row, columns: Sequence[Column], of: Mapping[str, Runs]) -> str:
@@ -186,7 +200,7 @@ def _interval(middle: Middle | None, places: int) -> tuple[str, str]:
 def _budget(ranking: Ranking) -> Iterator[str]:
     if ranking.untrained:
         rows = "; ".join(f"{row} ({', '.join(titles)})" for row, titles in ranking.untrained.items())
-        yield f"No better than a constant, and so last of a column together: {rows}"
+        yield f"Not shown to beat a constant, and so last of a column together: {rows}"
     if ranking.improving:
         columns = ", ".join(f"{title} {n} of {len(ranking.rows)}" for title, n in ranking.improving.items())
         yield (

@@ -10,12 +10,14 @@ from physml.data.datasets import UNVERIFIED
 from physml.records.schema import SCHEMA, Record
 from physml.records.searches import SearchSpread, spread_of_search
 from physml.report.outcome import State
-from physml.report.stats.claims import Gain, gain
-from physml.report.stats.summary import Spread, Values
+from physml.report.stats.claims import Gain, differences, gain, mostly_ahead
+from physml.report.stats.summary import Spread, Values, independent
 from physml.report.stats.verdict import Settings, settings_of
 from physml.report.table.spec import Cell, Column, Run
 
 LAST_PART = 0.9  # of the steps of a run
+GRAVE = ("failed", "blocked")  # what can be mended is said before that a run has diverged
+SLACK = 1e-9  # relative: a score of 0.29 in % is 28.999999999999996
 # Trivial references that look at no input: what a network scores that has learned nothing but frequencies.
 CONSTANTS = frozenset({
     *("constant", "majority class", "mean of train", "median of train"),
@@ -109,19 +111,29 @@ class Runs:
         }
 
     def chance(self, column: Column, spread: Spread) -> str | None:
-        """The constant prediction that the runs do not beat: the interval of their gain holds 0 or less.
+        """The constant prediction that the runs are not shown to beat: the interval of their gain holds 0 or
+        less, and the sign test does not show them ahead of it either, whatever the size of the gains.
 
         None where a run solved the task, however many did not.
         """
-        if solved(self.values(column), column):
+        values = self.values(column)
+        if solved(values, column):
             return None
-        gains = self.gains(column, spread)
+        gains, scores = self.gains(column, spread), self.references(column)
         unbeaten = [
             name
             for name, gain in gains.items()
-            if name in CONSTANTS and gain.low is not None and gain.low <= 0
+            if name in CONSTANTS
+            and gain.low is not None
+            and gain.low <= 0
+            and not mostly_ahead(independent(differences(values, scores[name], column.better), spread))
         ]
         return min(unbeaten, key=lambda name: gains[name].mean, default=None)
+
+    @property
+    def diverged(self) -> int:
+        """How many of the wanted runs have diverged."""
+        return sum(record["status"] == "diverged" for record in self.ended.values())
 
     @property
     def improving(self) -> bool:
@@ -136,15 +148,11 @@ class Runs:
     def unfinished(self, blocked: str | None, few: str | None = None) -> State:
         """The state of an experiment of which not all wanted runs have a result, and none is running."""
         n = len(self.places)
-        for record in self.ended.values():
-            status, reason = record["status"], record.get("reason") or "no reason recorded"
-            if status == "diverged":
-                diverged = sum(other["status"] == "diverged" for other in self.ended.values())
-                return State("diverged", done=diverged, wanted=n)
-            if status == "blocked":
-                return State("blocked", reason)
-            if status != "preempted":  # that one goes on where it stopped
-                return State("failed", reason)
+        reasons = {r["status"]: r.get("reason") or "no reason recorded" for r in self.ended.values()}
+        if gravest := next((status for status in GRAVE if status in reasons), None):
+            return State(gravest, reasons[gravest])
+        if self.diverged:
+            return State("diverged", done=self.diverged, wanted=n)
         if self.finished:
             return State("partial", few, len(self.finished), n)
         if blocked is not None:
@@ -178,7 +186,8 @@ def solved(values: Values, column: Column) -> int | None:
     """How many of the runs reach the column's threshold; None without one."""
     if (least := column.solved) is None:
         return None
-    return sum(v >= least if column.better == "higher" else v <= least for v in values.values())
+    sign = 1.0 if column.better == "higher" else -1.0
+    return sum(sign * (v - least) >= -SLACK * abs(least) for v in values.values())
 
 
 def incomparable(column: Column, cell: Cell, runs: Runs) -> str | None:

@@ -58,18 +58,24 @@ class Column:
             raise ConfigError(f"metric must look like test/rmse; got {self.metric!r}.")
         if not self.scale > 0:
             raise ConfigError(f"scale must be positive; got {self.scale}.")
-        name = self.metric.partition("/")[2]
-        for better, words in DIRECTIONS.items():
-            if name in words and better != self.better:
-                raise ConfigError(f"column {self.key}: {better} {name} is better; got better: {self.better}.")
+        name, known = self.metric.partition("/")[2], self.known_direction
+        if known not in (None, self.better):
+            raise ConfigError(f"column {self.key}: {known} {name} is better; got better: {self.better}.")
 
     @property
     def bounds(self) -> Bounds:
-        """Values that are possible: percentages, and errors, which are not negative; logarithms can be."""
-        if self.unit == "%":
+        """Values that a known metric can have: a share in %, an error that is no logarithm; else any."""
+        if self.known_direction == "higher" and self.unit == "%":
             return 0.0, 100.0
-        is_error = self.better == "lower" and not self.metric.partition("/")[2].startswith("log")
+        is_error = self.known_direction == "lower" and not self.metric.startswith("test/log")
         return (0.0 if is_error else -math.inf), math.inf
+
+    @property
+    def known_direction(self) -> Better | None:
+        """Which values of the metric are better, by its name: rmse_last128 is an rmse."""
+        name = f"{self.metric.partition('/')[2]}_"
+        known = ((better, word) for better, words in DIRECTIONS.items() for word in words)
+        return next((better for better, word in known if name.startswith(f"{word}_")), None)
 
     @property
     def title(self) -> str:

@@ -50,7 +50,10 @@ def written(table: Table) -> str | None:
             return f"{ranks.mean[label]:.1f}"
         if part == "times":
             first, second = (_summary(table.of[name, key]).mean for name in label.split("//"))
-            return f"{first / second:.2g}"
+            if not second:
+                raise _Missing
+            ratio = first / second
+            return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}"
         return _number(table.of[label, key], part)
 
     try:

@@ -136,7 +136,8 @@ def claim_lines(table: Table) -> list[str]:
     columns = {c.key: c for c in table.spec.columns}
     for part in table.claim:
         column = columns[part.column]
-        text = "no comparable runs" if part.gain is None else _part_text(part, part.gain, column, table)
+        none = f"no comparable runs{' with positive values' if part.ratio else ''}"
+        text = none if part.gain is None else _part_text(part, part.gain, column, table)
         lines.append(f"{part.text} ({column.key}): {text}")
     return lines
 
@@ -153,7 +154,7 @@ def _part_text(part: ClaimPart, gain: Gain, column: Column, table: Table) -> str
     if gain.new_low is not None and not part.ratio:
         text += f"; on new splits {gain_text(gain.mean, gain.new_low, gain.new_high, places)}"
     if part.chance:
-        text += f"; the second is no better than {part.chance}"
+        text += f"; the second is not shown to beat {part.chance}"
     return f"{part.verdict or 'no verdict'} ({text})"
 
 
@@ -203,8 +204,7 @@ def _value_lines(table: Table) -> Iterator[dict[str, object]]:
                 peak_memory_mib=cell.peak_memory_mib, solved=cell.solved,
             )  # fmt: skip
             for mine in cell.yours:
-                label = f"{cell.row}: your run (seed {mine.seed})"
-                yield line(label, column, best=mine.value, state=mine.state)
+                yield line(f"{cell.row}: {mine.label}", column, best=mine.value, state=mine.state)
         for name, scores in table.references.items():
             if column.key in scores:
                 score = dataclasses.asdict(scores[column.key]) | {"best": None}

@@ -251,6 +251,10 @@ def test_columns_that_cannot_be_compared_say_why() -> None:
     assert against(values, protocol="clean") == "Theirs has other protocol"
     assert against(values, **substitute) == "Theirs has substitute data"
     assert against(values, short="an hour").caveats == ("Theirs: short budget",)
+    lost = {(0, 7): finished("t/theirs", 7, status="diverged", metrics=None)}
+    runs = dataclasses.replace(side("Theirs", values).runs, ended=lost, places=(*values, (0, 7)))
+    (caveat,) = compare_runs(column(), ours, Side("Theirs", runs), "runs").caveats  # type: ignore[union-attr]
+    assert caveat == "Theirs: 1 of 4 runs diverged and are left out"
     ours = side("Ours", values, **substitute)
     assert len(against(values, **substitute).caveats) == 2
 

@@ -86,11 +86,31 @@ def test_the_interval_of_the_interquartile_mean_holds_the_truth() -> None:
     assert sum(interval.low <= 0.0 <= interval.high for interval in intervals) / 60 >= 0.85
 
 
+@pytest.mark.parametrize("n", [3, 5])
+def test_few_runs_have_intervals_wide_enough(n: int) -> None:
+    rng = np.random.default_rng(4)
+    middles = [interquartile_mean(rng.normal(size=(5, n)).tolist()) for _ in range(100)]
+    assert sum(middle.low <= 0.0 <= middle.high for middle in middles) >= 90
+
+
+def test_equal_rows_are_seldom_behind_the_one_that_luck_put_first() -> None:
+    rng = np.random.default_rng(5)
+    drawn = [
+        rank_gaps(dict(enumerate(rng.normal(size=(10, 5, 5)).tolist())), ["lower"] * 5) for _ in range(8)
+    ]
+    assert sum(gap.low > 0 for gaps in drawn for gap in gaps.values()) <= 0.08 * 8 * 9
+    assert rank_gaps({"a": [[1.0, 2.0]] * 5, "b": [[2.0, 3.0]] * 5}, ["lower"] * 5) == {}
+
+
+def test_rows_that_are_tied_everywhere_are_alike() -> None:
+    assert mean_ranks(dict.fromkeys("abc", [100.0] * 5), ["higher"] * 5).p == 1.0
+
+
 def test_one_wild_run_hardly_moves_it() -> None:
     rng = np.random.default_rng(3)
     columns = [list(rng.normal(size=8)) for _ in range(4)]
     tame = interquartile_mean(columns).mean
     columns[0][0] = 1e6
     assert abs(interquartile_mean(columns).mean - tame) < 0.5
-    with pytest.raises(InputError, match="at least two runs"):
+    with pytest.raises(InputError, match="at least 3 runs"):
         interquartile_mean([[1.0], [1.0, 2.0]])

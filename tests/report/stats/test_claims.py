@@ -109,6 +109,8 @@ def test_tie() -> None:
 
     assert verdict(0.0, 0.1) == "holds" and verdict(0.1, 1.0) == "cannot be told apart"
     assert verdict(0.5, 0.1) == verdict(-0.5, 0.1) == "contradicted"
+    on_the_margin = gain(by_seed([1.1] * 3), by_seed([1.0] * 3), "higher")  # by 0.10000000000000009
+    assert tie_verdict(on_the_margin, on_the_margin.p_value(0.1), 0.1, settled=True) == "holds"
 
 
 def test_a_tie_is_contradicted_only_after_correction_for_all_comparisons() -> None:

@@ -5,6 +5,7 @@ the diff before you commit.
 """
 
 import itertools
+import math
 import re
 from functools import cache
 from pathlib import Path
@@ -25,7 +26,7 @@ from physml.report.table import spec as tables
 from physml.report.table import typed
 from physml.report.table.collect import collect, table_state
 from physml.report.table.fact_text import fact_lines, search_lines, searched_here
-from physml.report.table.spec import TableSpec
+from physml.report.table.spec import Column, TableSpec
 from physml.report.text.document import FORMS, Grid, write
 from physml.report.view.finding import finding_text
 from physml.report.view.text import claim_lines, document, values
@@ -185,14 +186,15 @@ def test_every_state_is_reached(label: str) -> None:
     assert str(cell_of("official", label).state) == STATES[label][0]
 
 
+LOST = {"status": "diverged", "reason": "the loss is NaN", "metrics": None}
 CHANCE = (0.49, 0.50, 0.51)
 
 
 @pytest.mark.parametrize(
     ("rmse", "settings", "cell", "state"),
     [
-        (CHANCE, SEARCHED, {}, "no better than a constant with our settings: constant"),
-        (CHANCE, SEARCHED, {"quoted": "X 2020"}, "no better than a constant with our settings: constant"),
+        (CHANCE, SEARCHED, {}, "not shown to beat a constant with our settings: constant"),
+        (CHANCE, SEARCHED, {"quoted": "X 2020"}, "not shown to beat a constant with our settings: constant"),
         (CHANCE, {"kind": "paper"}, {}, "differs: worse"),  # with theirs it does not train either
         ((0.39, 0.40, 0.41), SEARCHED, {}, "not reached by our search (24 trials)"),  # worse than persistence
         ((0.505, 0.506, 0.507), SEARCHED, {"value": 50.5}, "reached"),  # the paper's does not train either
@@ -214,8 +216,8 @@ def test_a_row_of_which_some_runs_solve_the_task_is_not_at_chance() -> None:
         table = collected(split, rows=[row], columns=columns, claim=None, notes=[], seeds=list(range(8)))
         return str(table.column("official")[0].state)
 
-    assert state() == "no better than a constant with our settings: constant"
-    assert state(solved=0.01) == "no better than a constant with our settings: constant"
+    assert state() == "not shown to beat a constant with our settings: constant"
+    assert state(solved=0.01) == "not shown to beat a constant with our settings: constant"
     assert state(solved=1.0) == "not reached by our search (24 trials)"
 
 
@@ -225,6 +227,57 @@ def test_the_mean_of_runs_that_did_not_diverge_is_no_best_one() -> None:
     cells = {cell.row: cell for cell in table.column("official")}
     assert cells["worse"].summary.mean < cells["agrees"].summary.mean
     assert (cells["worse"].eligible, cells["agrees"].eligible) == (None, cells["agrees"].summary.mean)
+
+
+def test_a_network_ahead_in_every_run_is_not_at_chance() -> None:
+    """The best run made better widens the interval until it holds 0, and says nothing against the row."""
+    row = {"label": "a", "experiment": "t/a", "cells": {"official": {"published": PUBLISHED}}}
+    for best in (0.46, 0.30, 0.01):
+        five = runs("a", best, 0.48, 0.482, 0.481, 0.484, provenance=SEARCHED)
+        table = collected(five, rows=[row], claim=None, notes=[], seeds=list(range(5)))
+        assert str(table.column("official")[0].state) == "not reached by our search (24 trials)", best
+
+
+@pytest.mark.parametrize(
+    ("second", "third", "state"),
+    [
+        ({}, {}, "failed: 1 of 3 runs: no finite test/rmse_last128"),
+        ({}, LOST, "diverged 1/3"),
+        (LOST, {"status": "failed", "reason": "disk full", "metrics": None}, "failed: disk full"),
+    ],
+)
+def test_a_row_with_a_run_without_a_number_is_no_best_one(second: Any, third: Any, state: str) -> None:
+    number = None if second else 0.001
+    of_row = [record("t/worse", seed, x, **more) for seed, x, more in ((0, 0.001, {}), (1, number, second))]
+    table = collected([*runs("agrees", *THREE), *of_row, record("t/worse", 2, None, **third)])
+    (cell,) = (cell for cell in table.column("official") if cell.row == "worse")
+    assert (cell.eligible, str(cell.state)) == (None, state)
+
+
+def test_a_threshold_is_reached_by_a_score_on_it() -> None:
+    columns = [
+        {**column, "better": "higher", "metric": "test/accuracy", "solved": 29}
+        for column in content()["columns"]
+    ]
+    row = {"label": "a", "experiment": "t/a"}
+    table = collected(
+        [record("t/a", 0, test={"accuracy": 0.29})],
+        rows=[row],
+        columns=columns,
+        claim=None,
+        notes=[],
+        seeds=[0],
+    )
+    assert [cell.solved for cell in table.cells] == [1] * len(columns)
+
+
+def test_an_interval_is_cut_at_bounds_of_known_metrics_alone() -> None:
+    def bounds(metric: str, better: str, unit: str) -> tuple[float, float]:
+        return Column("k", f"test/{metric}", better, "clean", unit=unit).bounds  # type: ignore[arg-type]
+
+    assert bounds("accuracy_white_1_2", "higher", "%") == (0.0, 100.0)
+    assert bounds("nrmse", "lower", "%") == bounds("rmse_last128", "lower", "") == (0.0, math.inf)
+    assert bounds("log10_mse", "lower", "") == bounds("nll", "lower", "") == (-math.inf, math.inf)
 
 
 def test_which_runs_count() -> None:

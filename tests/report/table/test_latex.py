@@ -15,7 +15,7 @@ from physml.report.table.spec import TableSpec
 VALUES = {"t/a": (0.5, 0.6, 0.7), "t/b": (0.7, 0.8, 0.9)}
 
 
-def table() -> Table:
+def table(**changes: Any) -> Table:
     printed = {"value": 80.1, "sd": 1.0, "digits": 1, "statistic": "mean", "n": 3}
     rows: list[dict[str, Any]] = [
         {"label": "A_1", "experiment": "t/a", "cells": {"acc": {"published": printed}}},
@@ -28,7 +28,7 @@ def table() -> Table:
     content = {"id": "own", "title": "Own", "source": "me", "columns": [high, low], "seeds": [0, 1, 2]}
     spec = structure(TableSpec, content | {"rows": rows}, "own.yaml")
     records: list[Any] = [
-        finished(name, seed, test={"acc": value}, protocol="clean")
+        finished(name, seed, test={"acc": value}, protocol="clean", **(changes if name == "t/b" else {}))
         for name, values in VALUES.items()
         for seed, value in enumerate(values)
     ]
@@ -45,6 +45,12 @@ def test_the_best_of_each_column_is_bold() -> None:
         r"A\_1 & \textbf{80.1} $\pm$ 1.0 & 60.0 $\pm$ 10.0 & -- & \textbf{60.0} $\pm$ 10.0 \\",
         r"B & 75.0 $\pm$ 1.0 & \textbf{80.0} $\pm$ 10.0 & -- & 80.0 $\pm$ 10.0 \\",
     ]
+
+
+def test_a_number_that_is_not_comparable_is_left_out_beside_a_printed_one() -> None:
+    lines = body(latex_table(table(short="an hour"), bold_best=True))
+    assert lines[0].split(" & ")[2] == r"\textbf{60.0} $\pm$ 10.0"
+    assert lines[1] == r"B & 75.0 $\pm$ 1.0 & -- & -- & 80.0 $\pm$ 10.0 \\"
 
 
 def test_rows_and_columns_are_chosen_and_keep_their_order() -> None:

@@ -83,8 +83,20 @@ def test_rows_at_chance_share_the_last_rank_of_their_column() -> None:
     assert ranked.ranks.mean == pytest.approx({"A": 1.0, "B": 2.6, "C": 2.6, "D": 3.8})
     assert list(ranked.behind) == ["B", "C", "D"]
     assert ranked.behind["D"].mean == pytest.approx(2.8)
-    (line,) = (text for text in rank_blocks(ranked)[1].lines if text.startswith("No better than a constant"))
+    (line,) = (
+        text for text in rank_blocks(ranked)[1].lines if text.startswith("Not shown to beat a constant")
+    )
     assert line.endswith("B (P); C (P); D (P)")
+
+
+def test_a_row_at_chance_with_a_better_mean_than_one_that_is_not_keeps_its_place() -> None:
+    """C trains on two splits of four, so its gain is not shown; that of D is small and sure."""
+    lucky = iter((0.9, 0.5, 0.9, 0.5))
+    few = [record("t/C-p", r["split"], next(lucky)) if r["experiment"] == "t/C-p" else r for r in records()]
+    sure = {"t/C-p": 0.5, "t/D-p": 0.49}
+    chance = {name: {"references": {"majority class": {"accuracy": least}}} for name, least in sure.items()}
+    ranked = ranking([r | chance.get(r["experiment"], {}) for r in few])
+    assert not ranked.untrained and ranked.ranks.mean["C"] < ranked.ranks.mean["D"] == 4.0
 
 
 def test_rows_that_still_improve_are_counted() -> None:
