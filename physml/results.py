@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from physml.base.errors import ConfigError, needed_by, suggest
+from physml.base.errors import ConfigError, InputError, needed_by, suggest
 from physml.base.paths import results_roots
 from physml.config.conf_files import is_path, shown
 from physml.queue.requested import RequestedRuns, RunOptions
@@ -206,6 +206,8 @@ def table(name: str) -> Table:
 
 
 def _recorded(name: str, *, ranks: bool = True) -> collect.Table:
+    if not isinstance(name, str):
+        raise InputError(f"a table is named by its id, such as 'lem-4'; got {name!r}.")
     spec = load_table(find_table(name))
     requested = RequestedRuns(spec.runs, RunOptions(), spec.id)
     return collect.recorded(spec, requested.identities, requested.wanted_records(), ranks=ranks)

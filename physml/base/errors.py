@@ -128,11 +128,12 @@ def suggest(name: object, known: Iterable[str]) -> str:
     """A hint: the known names close to `name`, else all of them, or the first of very many.
 
     Example:
-        >>> suggest("lme", ["lem", "lstm"])
-        'Did you mean lem or lstm?'
+        >>> suggest("lme", ["lem", "lstm"]), suggest("LEM", ["lem", "lstm"])
+        ('Did you mean lem or lstm?', 'Did you mean lem?')
     """
     name, known = str(name), sorted(map(str, known))  # YAML has keys that are numbers, or null
-    close = get_close_matches(name, known, n=3, cutoff=0.5)
+    close = [other for other in known if other.casefold() == name.casefold()]
+    close = close or get_close_matches(name, known, n=3, cutoff=0.5)
     if close:
         return f"Did you mean {' or '.join(close)}?"
     known = [f"'{other}'" if "," in other else other for other in known]  # labels of rows

@@ -7,7 +7,8 @@ from typing import Any
 from physml.base.paths import display_path
 from physml.cli.options import add_options
 
-DESCRIPTION = """Writes the network of a run that kept its weights (runtime.save_model=true) into a folder:
+DESCRIPTION = """Writes the network of a run that kept its weights (runtime.save_model=true)
+into a folder:
 safetensors: the weights, for physml.load
 onnx: a graph with a loop over time, for onnxruntime and others
 and beside it a model card, the config and a file load.py of about ten lines."""

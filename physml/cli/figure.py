@@ -68,7 +68,7 @@ def _figure(name: str, options: argparse.Namespace) -> int:
     if not figure.drawn:
         print("nothing to draw: no run of it is there yet, so no picture is written")
         return code
-    with results_folder("figures", options.smoke, own=bool(options.seeds)) as folder:
+    with results_folder("figures", own=bool(options.seeds)) as folder:
         written = write_figure(figure, folder, forms)
     for file in written:
         print(f"written: {display_path(file)}")

@@ -111,8 +111,11 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     if strange := [word for word in rest if word.startswith("-") or name is None]:
         settings = "Settings are written KEY=VALUE, such as model=lem. " if name == "overrides" else ""
         command = commands_of(top).get(arguments[0], top)
-        near = get_close_matches(strange[0].partition("=")[0], command._option_string_actions, n=1)
+        option = strange[0].partition("=")[0]
+        near = get_close_matches(option, command._option_string_actions, n=1)
         hint = f"Did you mean {near[0]}?" if near else f"See {command.prog} --help"
+        if name == "overrides" and option == "--device":
+            hint = "Did you mean runtime.device=cpu?"
         top.error(f"unrecognized arguments: {' '.join(strange)}. {settings}{hint}")
     if name and rest:
         setattr(options, name, [*getattr(options, name), *rest])

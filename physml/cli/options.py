@@ -45,16 +45,19 @@ def each(names: list[str], command: Callable[[str], int]) -> int:
 
 @contextlib.contextmanager
 def smoke_roots(smoke: bool) -> Iterator[None]:
-    """Under --smoke, results go to a temporary folder unless the user named one."""
-    if not smoke or os.environ.get("PHYSML_RESULTS"):
+    """Under --smoke, results go to smoke/ in the folder that the user named, else to a temporary one."""
+    if not smoke:
         yield
         return
-    folder = os.environ["PHYSML_RESULTS"] = tempfile.mkdtemp(prefix="physml-smoke-")
+    own = os.environ.get("PHYSML_RESULTS")
+    folder = str(Path(own) / "smoke") if own else tempfile.mkdtemp(prefix="physml-smoke-")
+    os.environ["PHYSML_RESULTS"] = folder
     try:
         yield
         print(f"smoke results: {folder}", file=sys.stderr)
     finally:
         del os.environ["PHYSML_RESULTS"]
+        os.environ |= {"PHYSML_RESULTS": own} if own else {}
 
 
 @contextlib.contextmanager
@@ -76,10 +79,9 @@ def own_configs(folder: Path | None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def results_folder(kind: str, smoke: bool, own: bool = False) -> Iterator[Path]:
-    """Folder for tables or figures. Those of smoke runs or of seeds of one's own replace no real ones."""
-    root = results_root() / "smoke" if smoke else work_root() if own else results_root()
-    folder = root / kind
+def results_folder(kind: str, own: bool = False) -> Iterator[Path]:
+    """Folder for tables or figures. Those of seeds of one's own replace no real ones."""
+    folder = (work_root() if own else results_root()) / kind
     try:
         yield folder
     except OSError as error:
@@ -102,7 +104,9 @@ def count(text: str) -> int:
 
 def _device(text: str) -> str:
     """A kind of device that torch may have here; a run says whether it has it."""
-    if text.partition(":")[0] not in ("auto", "cpu", "cuda", "mps", "xpu"):
+    from physml.config.schema import DEVICES
+
+    if text.partition(":")[0] not in DEVICES:
         raise argparse.ArgumentTypeError(f"must be auto, cpu or cuda; got {text!r}")
     return text
 
@@ -125,7 +129,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--paper": {"default": "lem", "help": "the paper that a bare number belongs to"},
     "--seeds": {"help": "0,1,2, 0-4, or n5 for the first five; default: those of the config"},
     "--no-run": {"action": "store_true", "help": "print or draw existing records, train nothing"},
-    "--smoke": {"action": "store_true", "help": "tiny sizes, records in a temporary folder"},
+    "--smoke": {
+        "action": "store_true",
+        "help": "tiny sizes; records in $PHYSML_RESULTS/smoke, or a temporary folder",
+    },
     "--device": {"type": _device, "help": "auto, cpu or cuda"},
     "--plan": {"action": "store_true", "help": _PLAN},
     "--probe": {

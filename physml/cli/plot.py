@@ -52,21 +52,29 @@ def _run(options: argparse.Namespace) -> int:
         )
     logs = {"log_x": options.log_x, "log_y": options.log_y}
     figure = run_curves(groups, metric, mean=options.mean, title=options.title, **logs)
-    for curve in figure.panels[0][1]:
+    curves = figure.panels[0][1]
+    for curve in curves:
         print(f"{curve.label}: {curve.done} run{'s' if curve.done > 1 else ''}, {metric}", end="")
         print("" if curve.drawn else f": {curve.state}")
     print(f"written: {display_path(write_form(figure, out))}")
-    return 0
+    return 0 if all(curve.drawn for curve in curves) else 2
 
 
 def _groups(names: list[str], seeds: tuple[int, ...] | None) -> "dict[str, list[Record]]":
     """Finished runs by setting: a label and its records, in the order of the names."""
 
     settings: dict[tuple[str, str], dict[str, Record]] = {}
+    other = set()
     for name in names:
         for record in _named(name):
-            if record["status"] == "finished" and (seeds is None or record["seed"] in seeds):
+            if record["status"] == "finished" and seeds is not None and record["seed"] not in seeds:
+                other.add(record["seed"])
+            elif record["status"] == "finished":
                 settings.setdefault((record["experiment"], record["identity"]), {})[record["path"]] = record
+    if not settings and other:
+        raise RecordError(
+            f"no finished run of {', '.join(names)} has these seeds; there are {sorted(other)}."
+        )
     if not settings:
         raise RecordError(
             f"no finished run of {', '.join(names)}. Train it, or see what is there: physml status"

@@ -6,9 +6,10 @@ from typing import Any
 from physml.base.errors import ConfigError, suggest
 from physml.base.paths import display_path, results_root, work_root
 
-DESCRIPTION = """pack: join the runs of each folder in runs.jsonl, and the curves of each setting in one file
+DESCRIPTION = """pack: join the runs of each folder in runs.jsonl, and the curves of each
+    setting in one file
 export: write runs.csv, a row per run, from the records of tables
-costs: add what --plan --probe has measured here to costs.jsonl, for other machines
+costs: add what --plan --probe has measured here to costs.jsonl, for others
 Several are done in this order. Each can be stopped and started again."""
 
 

@@ -1,6 +1,8 @@
 """`physml status`, `logs`, `failed` and `retry`: what runs, what went wrong, and a new start."""
 
 import argparse
+import functools
+import os
 import time
 from itertools import product
 from pathlib import Path
@@ -10,10 +12,10 @@ from physml.base import opened
 from physml.base.errors import ConfigError
 from physml.base.paths import display_path, work_root
 from physml.cli.console import Line, aligned, terminal_width
-from physml.cli.options import add_options
+from physml.cli.options import add_options, smoke_roots
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from physml.queue.planning import Planned
     from physml.queue.status import Seen
@@ -43,7 +45,12 @@ def add(commands: Any) -> None:
     retry.add_argument("ids", **NAMES)
     for command, act in ((status, _status), (logs, _logs), (failed, _failed), (retry, _retry)):
         add_options(command, COMMON)
-        command.set_defaults(command=act)
+        command.set_defaults(command=functools.partial(_in_roots, act))
+
+
+def _in_roots(act: "Callable[[argparse.Namespace], int]", options: argparse.Namespace) -> int:
+    with smoke_roots(options.smoke and "PHYSML_RESULTS" in os.environ):
+        return act(options)
 
 
 def _each(options: argparse.Namespace) -> "Iterator[tuple[str, list[Planned]]]":

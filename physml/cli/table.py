@@ -83,9 +83,14 @@ def _run(options: argparse.Namespace) -> int:
             "--only, --columns, --show and --bold-best need --latex FILE, or --latex - to print."
         )
     if options.all:
+        if options.ids or options.latex or options.html is not None:
+            raise ConfigError("--all lists every table: it takes no ID, --latex or --html.")
         return _write_overview() if options.write else _all_with_state()
     if not options.ids:
         raise ConfigError("name a table, e.g. physml table lem-4, or use --all. All: physml list tables")
+
+    if len(options.ids) > 1 and (options.html or options.latex not in (None, "-")):
+        raise ConfigError("one FILE holds one table: name a single ID, or --html without FILE, or --latex -.")
 
     def show(name: str) -> int:
         path = tables.find_table(name, options.paper)
@@ -239,7 +244,7 @@ def _settings(path: Path, options: argparse.Namespace) -> int:
 def _write(document: "Document", options: argparse.Namespace) -> None:
     from physml.report.text.document import write
 
-    with results_folder("tables", options.smoke) as folder:
+    with results_folder("tables") as folder:
         written = write(document, folder)
     for file in written:
         print(f"written: {display_path(file)}")

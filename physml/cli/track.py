@@ -23,6 +23,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "names",
         nargs="*",
+        default=[],
         metavar="RECORD|FOLDER|TABLE",
         help="records, folders of records, ids of tables; default: all records of tables",
     )

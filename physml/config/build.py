@@ -83,6 +83,8 @@ def check(
             values[key] = coerce(_with_nodes(value, at, plugins), hints.get(key, Any), at)
         elif key != "_target_":
             hint = suggest(str(key), [*settable, *beside])
+            if any(p.kind is p.VAR_KEYWORD for p in inspect.signature(cls).parameters.values()):
+                hint += " **kwargs are not read: write each argument."
             raise ConfigError(f"{at}: {cls.__name__} has no such argument. {hint}")
     if missing := [n for n, p in settable.items() if n not in values and p.default is p.empty]:
         raise ConfigError(
@@ -218,7 +220,12 @@ def build_task(config: dict[str, Any], *, run: bool = True) -> Any:
 def build_net(parts: Parts, task: Any) -> Any:
     """The whole network for a task: layers made by a factory, wrapped by the `net` node."""
     facts = {name: getattr(task, name) for name in OF_TASK}
-    _refuse_mismatch(parts.net.cls, parts.model.cls, task)
+    model = parts.model.cls
+    _refuse_mismatch(parts.net.cls, model, task)
+    if parts.model.of_plugin and "d_in" not in arguments(model):
+        raise ConfigError(
+            f"{model.__name__} takes no d_in: its constructor must be __init__(self, d_in, ...)."
+        )
 
     def layer(d_in: int) -> Any:
         return parts.model.make(d_in=d_in, n_nodes=getattr(task, "n_nodes", None))  # None: many graphs

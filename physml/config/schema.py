@@ -25,6 +25,15 @@ class TrainerKeys(TypedDict):
     sample: NotRequired[dict | None]
 
 
+DEVICES = (
+    "auto",
+    "cpu",
+    "cuda",
+    "mps",
+    "xpu",
+)  # kinds that torch may have; a run says whether they are there
+
+
 class RuntimeKeys(TypedDict):
     device: str
     threads: int
@@ -103,6 +112,8 @@ def checked(config: dict[str, Any], *, run: bool = False) -> tuple[dict[str, Any
     for name, keys in SECTIONS.items():
         if config[name] is not None:
             config[name] = _section(config[name], keys, f"{name}.")
+    if (device := config["runtime"]["device"]).partition(":")[0] not in DEVICES:
+        raise ConfigError(f"runtime.device must be auto, cpu or cuda; got {device!r}.")
     for key in ("seed", "split"):
         if config[key] < 0:
             raise ConfigError(f"{key} must not be negative; got {config[key]}.")

@@ -56,6 +56,8 @@ def _node(name: str, settings: dict[str, Any]) -> build.Node:
         raise ConfigError(f"there is no layer {name}. {suggest(name, names())}")
     config = _file(name)
     if not _is_recurrent(config):
+        if config["_target_"] == "???":
+            raise InputError(f"layer={name!r} stands for a class of your own: give the class itself.")
         raise InputError(
             f"{name} is a model of graphs; an estimator takes a recurrent one. {suggest('', names())}"
         )

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from physml.base import opened
 from physml.base.errors import PhysmlError
 from physml.base.paths import results_roots
 from physml.config.class_source import read_class
@@ -17,7 +18,7 @@ from physml.records.record import ADHOC
 from physml.records.schema import Record
 from physml.report.stats.summary import Spread, Summary, summarise_runs
 from physml.run.named import record_of
-from physml.run.weights import About
+from physml.run.weights import NAME, About
 
 
 @dataclass(frozen=True)
@@ -117,9 +118,13 @@ def facts_of(path: Path, about: About, run: object) -> Facts:
 
 
 def _record(path: Path, run: object) -> Record | None:
-    """From the name of the run, else from the place of its weights, which is that of its record."""
+    """From the card of kept weights, the name of the run, or the place of its weights, its record's too."""
     if isinstance(run, dict):
         return run  # type: ignore[return-value]
+    card = path.with_suffix(".json")
+    if path.name != NAME and card.is_file():
+        kept = opened.read_json(card)
+        return record_of("{experiment}/{identity}-split{split}-seed{seed}".format(**kept))
     if Path(str(run)).suffix != ".safetensors" and not (Path(str(run)) / path.name).is_file():
         return record_of(str(run))
     place = path.absolute().parts[:-1]

@@ -15,6 +15,8 @@ def sequence(u: Tensor, d_in: int, weight: Tensor) -> Tensor:
 
     Under autocast u may come in half precision; errors add up over the steps, so the steps stay in full.
     """
+    if not isinstance(u, Tensor):
+        raise InputError(f"u must be a tensor of torch; got {type(u).__name__}. torch.as_tensor makes one.")
     has_shape("u", u, ("B", "T", d_in), hint="Batch comes first, then time; neither may be empty.")
     if u.dtype != weight.dtype:
         if not torch.is_autocast_enabled(u.device.type):

@@ -49,11 +49,13 @@ def check(folder: Path, nodes: int, wait_s: float) -> list[Finding]:
     """Try a folder with a second process: one that is started here, or, with two nodes, one started there.
 
     Raises:
-        DataError: The folder cannot be written, or nobody came within `wait_s` seconds.
+        DataError: The folder is not there or cannot be written, or nobody came within `wait_s` seconds.
     """
     place = folder / NAME
+    if not folder.is_dir():
+        raise DataError(f"{folder} is no folder. Name one that is there, on the disk that pilots share.")
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        place.mkdir(exist_ok=True)
     except OSError as error:
         raise DataError(f"{folder} cannot be written: {error.strerror}. Name a folder of yours.") from error
     other = None
@@ -62,13 +64,20 @@ def check(folder: Path, nodes: int, wait_s: float) -> list[Finding]:
             "import sys; from pathlib import Path; from physml.queue import shared_folder as s; "
             "s.check(Path(sys.argv[1]), 2, float(sys.argv[2]))"
         )
-        other = subprocess.Popen([sys.executable, "-c", code, str(folder), str(wait_s)])
+        other = subprocess.Popen(
+            [sys.executable, "-c", code, str(folder), str(wait_s)], stderr=subprocess.DEVNULL
+        )
     try:
         return _Meeting(place, wait_s).findings()
+    except DataError as error:
+        if other is None:
+            raise
+        raise DataError(f"the trial took longer than {wait_s:g} s. Give it more with --wait.") from error
     finally:
         if other:
             other.kill()
             other.wait()
+            shutil.rmtree(place, ignore_errors=True)
 
 
 class _Meeting:

@@ -86,16 +86,17 @@ def test_a_plugin_is_run_and_becomes_a_row_and_an_edit_makes_another_setting(
     assert code == 0, said
     assert re.search(r"none printed +\d+\.\d", row_of(said, "Mine"))
     assert "missing" in row_of(said, "LEM"), "a row of the paper is not trained for a row of one's own"
-    (mine,) = records(runs / "adhoc" / "mine-rnn")
+    smoke = inside / "smoke" / "runs"
+    (mine,) = records(smoke / "adhoc" / "mine-rnn")
     assert (mine["status"], mine["experiment"]) == ("finished", "./mine.yaml:rnn")
     assert mine["config"]["model"]["d_hidden"] == 3
-    assert not (runs / "lem").exists()
+    assert not (runs / "adhoc" / "mine-rnn").exists() and not (smoke / "lem").exists()
 
     (folder / "my_rnn.py").write_text(MY_RNN.replace("torch.tanh(", "torch.sin("))
     code, said = physml(*TABLE, "--no-run")
     assert code == 0 and "stale" in row_of(said, "Mine")
     assert physml(*TABLE)[0] == 0
-    first, second = records(runs / "adhoc" / "mine-rnn")
+    first, second = records(smoke / "adhoc" / "mine-rnn")
     assert first["identity"] != second["identity"] and first["metrics"] != second["metrics"]
     assert not list(folder.rglob("*.json")), "results go where PHYSML_RESULTS says"
     status = ["git", "status", "--porcelain", "results/runs"]
@@ -156,7 +157,7 @@ def test_a_table_and_a_figure_of_ones_own(physml: Physml, papers: Path, inside: 
     code, said = physml("table", "./mytable.yaml", "--smoke", "--no-run", "--long", "--write")
     assert code == 0 and "All rows: runs: 2/2" in said
     assert "Claim: mine beats leaking" in said and "0.2" in row_of(said, "mine")
-    kept = {path.name for path in (inside / "runs" / "adhoc").iterdir()}
+    kept = {path.name for path in (inside / "smoke" / "runs" / "adhoc").iterdir()}
     assert kept == {"fitzhugh_nagumo-leaking", "fitzhugh_nagumo-mine"}
     written = (inside / "smoke" / "tables" / "mytable.csv").read_text()
     assert ",./fitzhugh_nagumo.yaml:leaking," in written and str(papers) not in written
@@ -286,8 +287,8 @@ def test_rows_that_cannot_be_made_leave_the_others_alone(
     assert main.main(["table", "lem-9", "--smoke", "--seeds", "0", "--jobs", "2", "--long"]) == 2
     out = " ".join(capsys.readouterr().out.split())
     assert re.search(r"LSTM .*blocked \((\w)\).* \(\1\) model\.d_hiden: LSTM has no such argument\.", out)
-    assert re.search(r"blocked \((\w)\).* \(\1\) runtime\.device=abacus is not a device of torch", out)
-    by_experiment = {r["experiment"]: r for r in records(inside)}
+    assert re.search(r"blocked \((\w)\).* \(\1\) runtime\.device must be auto, cpu or cuda; got 'abacus", out)
+    by_experiment = {r["experiment"]: r for r in records(inside / "smoke")}
     assert set(by_experiment) == EXPERIMENTS - {LSTM, SINGLE}
     assert {r["status"] for r in by_experiment.values()} == {"finished"}
     value = by_experiment["lem/fitzhugh_nagumo-lem"]["metrics"]["best"]["test"]["rmse"] * 100
@@ -297,7 +298,8 @@ def test_rows_that_cannot_be_made_leave_the_others_alone(
 
 
 def test_a_damaged_record_is_told_in_its_row(inside: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(inside / "runs" / "lem" / "fitzhugh_nagumo-lem" / "0a1b2c3d-split0-seed0.json", '{"schema": 1, ')
+    folder = inside / "smoke" / "runs" / "lem" / "fitzhugh_nagumo-lem"
+    write(folder / "0a1b2c3d-split0-seed0.json", '{"schema": 1, ')
     assert main.main(["table", "lem-9", "--smoke", "--no-run", "--long"]) == 2
     out, errors = capsys.readouterr()
     says = r"blocked \((\w)\).* \(\1\) \S*0a1b2c3d-split0-seed0\.json is damaged"

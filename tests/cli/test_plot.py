@@ -45,7 +45,7 @@ def test_a_record_is_drawn_in_the_form_of_its_file(physml: Physml, own_roots: Pa
     [
         (("lem/fitzhugh_nagumo-lme",), "there are no runs of lem/fitzhugh_nagumo-lme. Did you mean"),
         ((LEM, "--metric", "valid/rms"), "has no 'valid/rms'. Did you mean valid/rmse"),
-        ((LEM, "--seeds", "77"), "no finished run of"),
+        ((LEM, "--seeds", "77"), "has these seeds; there are [0, 1"),
         ((LEM, "--out", "a.jpg"), "--out must end in .png, .svg, .pdf, .csv; got a.jpg"),
     ],
 )

@@ -171,6 +171,13 @@ def test_a_layer_of_ones_own_is_exported_with_its_file(roots: Path, tmp_path: Pa
     assert str(tmp_path) not in "".join(path.read_text(errors="ignore") for path in out.iterdir())
 
 
+@pytest.mark.parametrize("name", ["lem/fitzhugh_nagumo-lem", "cornn/psmnist-cornn128"])
+def test_weights_that_come_with_physml_are_exported_by_their_experiment(name: str, tmp_path: Path) -> None:
+    exported = export(name, "safetensors", tmp_path / "out")
+    assert "model.safetensors" in exported.written
+    assert f"name: {name}" in (tmp_path / "out" / "README.md").read_text()
+
+
 def test_names_that_mean_no_run_or_several(roots: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"there is no run addin-cornn.* Did you mean .*{NAME}"):
         physml.load("addin-cornn")

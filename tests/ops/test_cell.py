@@ -368,6 +368,13 @@ def test_one_step_of_a_network():
 def test_a_layer_without_a_step_or_without_names():
     with pytest.raises(InputError, match="names of the states"):
         recurrent()
+    with pytest.raises(InputError, match='@recurrent\\("y"\\), not @recurrent'):
+        recurrent(nn.Linear)
+    nameless = recurrent("y")(type("Nameless", (nn.Module,), {"step": lambda self, u, state: (u, state)}))()
+    with pytest.raises(InputError, match="Nameless needs an integer attribute d_in; got None"):
+        nameless(torch.zeros(1, 2, 3))
+    with pytest.raises(InputError, match="u must be a tensor of torch; got ndarray"):
+        FastRNN(3, 4)(torch.zeros(1, 2, 3).numpy())
     with pytest.raises(InputError, match="needs a method step"):
         recurrent("y")(nn.Linear)
 

@@ -52,5 +52,5 @@ def test_nobody_comes_and_a_folder_that_cannot_be_written(tmp_path):
         shared_folder.check(tmp_path, 2, 0.2)
     assert not list((tmp_path / shared_folder.NAME).iterdir())
     (tmp_path / "file").touch()
-    with pytest.raises(DataError, match="cannot be written"):
+    with pytest.raises(DataError, match="is no folder"):
         shared_folder.check(tmp_path / "file" / "x", 2, 0.2)

@@ -1,5 +1,6 @@
 """From any recurrent layer to a network. Axes: B batch, T time, D features, H units of a layer, O outputs."""
 
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
@@ -9,7 +10,7 @@ from torch.nn import functional as F
 
 from physml.base.check import has_shape, one_of, positive, within
 from physml.base.errors import InputError
-from physml.models.sequence.padding import on_padded, refuse_reader_of_padding
+from physml.models.sequence.padding import on_padded, refuse_mixer_of_rows, refuse_reader_of_padding
 from physml.models.start import truncated_normal
 
 
@@ -129,7 +130,7 @@ class SequenceModel(nn.Module):
         self.dropout, self.dropout_kind = dropout, dropout_kind
         self.embedding_dropout, self.input_dropout = embedding_dropout, input_dropout
         self.lengths, self.pool = lengths, pool
-        self._padding_checked = False  # of layers of others
+        self._padding_checked = self._rows_checked = False  # of layers of others
         if pool is not None:
             one_of("pool", pool, ("mean",))
             if readout != "last":
@@ -153,6 +154,7 @@ class SequenceModel(nn.Module):
         for _ in range(n_layers):
             layers.append(layer(width))
             width = _width(layers[-1])
+            _check_signature(layers[-1])
             self._widths.append(width)
         self.layers = nn.ModuleList(layers)
         if bare:
@@ -205,9 +207,12 @@ class SequenceModel(nn.Module):
                     refuse_reader_of_padding(layer, y, unequal)
                 outputs, carried = on_padded(layer, y, before, unequal)
             _check_output(layer, outputs, self._widths[i])
+            if self.training and not self._rows_checked:
+                refuse_mixer_of_rows(layer, y)
             y = self._drop(outputs)
             states.append(carried)
         self._padding_checked |= unequal is not None
+        self._rows_checked |= self.training and input.shape[0] > 1
         if self.pool == "mean":
             y = _mean(y, lengths if self.lengths else None)
         elif self.readout_at == "last":
@@ -387,6 +392,13 @@ def _start_embedding(
         embedding.padding_idx = padding
         with torch.no_grad():
             embedding.weight[padding] = 0
+
+
+def _check_signature(layer: nn.Module) -> None:
+    try:
+        inspect.signature(layer.forward).bind(None, None)
+    except TypeError as error:
+        raise InputError(f"{type(layer).__name__}.forward must take (u, state=None): {error}.") from error
 
 
 def _width(layer: nn.Module) -> int:

@@ -164,6 +164,14 @@ def _language(backend: str, tensors: tuple[Tensor, ...]) -> str | None:
     return FASTEST.get(tensors[0].device.type)
 
 
+def _size(layer: nn.Module, name: str) -> int:
+    """A number of units that a layer has as its attribute."""
+    size = getattr(layer, name, None)
+    if not isinstance(size, int):
+        raise InputError(f"{type(layer).__name__} needs an integer attribute {name}; got {size!r}.")
+    return size
+
+
 def recurrent(*names: str, **sizes: str) -> Callable[[Layer], Layer]:
     """Make a layer of a class with one step, `step(self, u, state) -> (output, state)`.
 
@@ -191,6 +199,8 @@ def recurrent(*names: str, **sizes: str) -> Callable[[Layer], Layer]:
         >>> Leaky(2, 8)(torch.randn(4, 10, 2))[0].shape
         torch.Size([4, 10, 8])
     """
+    if not all(isinstance(name, str) for name in names):
+        raise InputError('recurrent is called with the names of the states: @recurrent("y"), not @recurrent.')
     if not names and not sizes:
         raise InputError('recurrent needs the names of the states, such as @recurrent("y", "z").')
     units = {**dict.fromkeys(names, "d_out"), **sizes}
@@ -201,19 +211,19 @@ def recurrent(*names: str, **sizes: str) -> Callable[[Layer], Layer]:
             raise InputError(f"{layer.__name__} needs a method step(self, u, state) -> (output, state).")
 
         def before(self: Any, u: Tensor, state: tuple[Tensor, ...] | None) -> tuple[Tensor, ...]:
-            sizes = tuple(getattr(self, size) for size in units.values())
+            sizes = tuple(_size(self, size) for size in units.values())
             return initial_state(state, tuple(units), u, sizes)
 
         @wraps(written)
         def step(self: Any, u: Tensor, state: tuple[Tensor, ...] | None = None) -> Outputs:
-            u = sequence(u.unsqueeze(1), self.d_in, next(self.parameters(), u)).squeeze(1)
+            u = sequence(u.unsqueeze(1), _size(self, "d_in"), next(self.parameters(), u)).squeeze(1)
             with no_autocast(u):
                 y, new = cast(Outputs, written(self, u, before(self, u, state)))
             in_state = any(y is x for x in new)
             return y.clone() if in_state else y, new  # an output that is changed in place spares the state
 
         def forward(self: Any, u: Tensor, state: tuple[Tensor, ...] | None = None) -> Outputs:
-            u = sequence(u, self.d_in, next(self.parameters(), u))
+            u = sequence(u, _size(self, "d_in"), next(self.parameters(), u))
             how = getattr(self, "backend", "auto")
             return recurrence(written.__get__(self), u, before(self, u, state), backend=how)
 

@@ -357,7 +357,9 @@ def find_file(name: str, paper: str, what: Literal["table", "figure"], conf: Pat
     if bare.isdigit() and paper not in papers:
         raise ConfigError(f"there is no paper {paper!r}. {suggest(paper, papers)}")
     short = [alias.removeprefix("thesis-") for alias in aliases]
-    raise ConfigError(f"there is no {what} {name!r}. {suggest(bare, {*known, *aliases, *short})}")
+    near = suggest(bare, {*known, *aliases, *short})
+    hint = near if near.startswith("Did you mean") else f"All: physml list {what}s"
+    raise ConfigError(f"there is no {what} {name!r}. {conf_files.other_kind(bare) or hint}")
 
 
 def find_table(name: str, paper: str = "lem", conf: Path = CONF) -> Path:

@@ -306,6 +306,27 @@ def test_what_a_layer_of_ones_own_returns_is_checked(returned: Any, says: str):
         make(lambda d: Returns(d, 4)).float()(torch.zeros(2, 3, D))  # as many sequences as a pair has parts
 
 
+def test_a_layer_that_mixes_the_sequences_of_a_batch_is_refused():
+    class Mixer(nn.Module):
+        def __init__(self, d_in: int, batch_first: bool) -> None:
+            super().__init__()
+            self.rnn, self.d_in, self.d_out = nn.RNN(d_in, 4, batch_first=batch_first), d_in, 4
+
+        def forward(self, u: Tensor, state: Any = None) -> Any:
+            return self.rnn(u, state)
+
+    drawn, u = torch.get_rng_state(), torch.randn(4, 5, D)
+    model = make(lambda d: Mixer(d, batch_first=True)).float()
+    model(u)
+    torch.set_rng_state(drawn)
+    with pytest.raises(
+        InputError, match=r"Mixer mixes the sequences of a batch: .* is batch_first=True missing"
+    ):
+        make(lambda d: Mixer(d, batch_first=False)).float()(u)
+    with pytest.raises(InputError, match=r"Linear.forward must take \(u, state=None\): too many positional"):
+        make(lambda d: type("Linear", (nn.Linear,), {"d_out": 4})(d, 4))
+
+
 def test_tied_weights_stay_tied_when_weights_are_loaded():
     model, other = of_ids(tied=True), of_ids(tied=True, embedding_init="fan_out")
     other.load_state_dict(model.state_dict())
