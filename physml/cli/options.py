@@ -50,7 +50,8 @@ def smoke_roots(smoke: bool) -> Iterator[None]:
         yield
         return
     own = os.environ.get("PHYSML_RESULTS")
-    folder = str(Path(own) / "smoke") if own else tempfile.mkdtemp(prefix="physml-smoke-")
+    named = Path(own or tempfile.mkdtemp(prefix="physml-smoke-"))
+    folder = str(named / "smoke" if own and named.name != "smoke" else named)  # a pilot is in it already
     os.environ["PHYSML_RESULTS"] = folder
     try:
         yield

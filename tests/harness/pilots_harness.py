@@ -19,7 +19,7 @@ def physml(environment, *arguments, **options):
 def records(environment):
     """Name of the record -> its content without times and machine."""
     contents = {}
-    for path in sorted((Path(environment["PHYSML_RESULTS"]) / "runs").rglob("*-seed*.json")):
+    for path in sorted(Path(environment["PHYSML_RESULTS"]).rglob("*-seed*.json")):
         content = json.loads(path.read_text())
         assert content["status"] == "finished", (path, content["reason"])
         contents[path.name] = content["metrics"], content["selected"]
@@ -28,7 +28,7 @@ def records(environment):
 
 def outputs(environment):
     """How often each run says that it has finished."""
-    files = (Path(environment["PHYSML_RESULTS"]) / "work").rglob("output.txt")
+    files = Path(environment["PHYSML_RESULTS"]).rglob("output.txt")
     return {str(file): file.read_text().splitlines().count("finished") for file in files}
 
 
