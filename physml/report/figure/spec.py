@@ -47,6 +47,11 @@ class Point:
     metric: str | None = None  # where it is another than that of the series or the figure
 
 
+def _refuse_hidden(label: str) -> None:
+    if label.startswith("_"):
+        raise ConfigError(f"label {label!r}: matplotlib leaves one out that begins with _. Write another.")
+
+
 @dataclass(frozen=True)
 class Series:
     """One curve of a panel: of an experiment, of several (points), or of none."""
@@ -60,6 +65,9 @@ class Series:
     over: str | None = None  # the x of arrays
     arguments: dict[str, Any] = field(default_factory=dict)  # of the function of a figure without runs
     line: Line = "solid"
+
+    def __post_init__(self) -> None:
+        _refuse_hidden(self.label)
 
     @property
     def experiments(self) -> tuple[str, ...]:
@@ -78,6 +86,7 @@ class Printed:
     of: str | None = None
 
     def __post_init__(self) -> None:
+        _refuse_hidden(self.label)
         if not self.x or len(self.x) != len(self.y):
             raise ConfigError(
                 f"printed {self.label!r} must have as many y as x, at least one; "
@@ -107,6 +116,7 @@ class Mark:
     x: float | None = None
 
     def __post_init__(self) -> None:
+        _refuse_hidden(self.label)
         if (self.x is None) == (self.y is None):
             raise ConfigError(f"the mark {self.label!r} must have either x or y.")
 

@@ -537,6 +537,7 @@ LIMITS = "y_limits must be a number and a greater one; got "
         ({"kind": "simulation", "function": "tasks.a.b"}, "series A: kind simulation takes no experiment"),
         ({"kind": "points"}, "series A: kind points takes no experiment"),
         ({"kind": "points", "metric": None}, "kind points needs a metric"),
+        ({"panels": panel({"label": "_A", "experiment": "t/a"})}, "label '_A': matplotlib leaves one out"),
         ({"kind": "points", "panels": panel({"label": "A"})}, "series A: kind points needs points"),
         ({"columns": 0}, "columns must be positive; got 0"),
         ({"y_limits": [1, 0]}, rf"{LIMITS}\[1.0, 0.0\]"),
