@@ -8,6 +8,7 @@ Helpers of tests/harness are imported by name, in child processes too.
 import os
 import sys
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,15 @@ def no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Neither a C compiler nor a library that one has left."""
     monkeypatch.setenv("CC", "/nonexistent")
     monkeypatch.setenv("PHYSML_CACHE", str(tmp_path / "no libraries"))
+
+
+@pytest.fixture(scope="module")
+def nothing_is_compiled() -> Iterator[None]:
+    """Layers run as their plain loops."""
+    from physml.ops.backend import running
+
+    with running("reference"):
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from refusals import refuses
 
 import physml
 from physml.base.errors import DataError, RecordError
@@ -54,13 +55,10 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
         physml.LME  # noqa: B018
 
 
-def test_importing_physml_imports_nothing_else() -> None:
+def test_importing_physml_imports_nothing_else_and_a_model_no_config_trainer_or_tracker() -> None:
     code = "import sys; import physml; print('torch' in sys.modules, 'numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
-
-
-def test_a_model_imports_no_config_no_trainer_and_no_tracker() -> None:
     code = "import sys; from physml import LEM, GraphCON, UnICORNN; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
@@ -137,8 +135,7 @@ def test_a_run_that_kept_no_weights_says_how_to_keep_them(spec: RunSpec) -> None
 def test_weights_that_are_gone_say_where_they_were_looked_for(spec: RunSpec) -> None:
     perform(spec, LineReporter())
     (spec.work_folder / "model.safetensors").unlink()
-    with pytest.raises(DataError, match=r"model.safetensors is not there. Set PHYSML_RUNS"):
-        physml.load(spec.record_path)
+    refuses(DataError, r"model.safetensors is not there. Set PHYSML_RUNS", physml.load, spec.record_path)
 
 
 def test_other_files_are_refused_in_one_line(spec: RunSpec, tmp_path: Path) -> None:
@@ -147,8 +144,7 @@ def test_other_files_are_refused_in_one_line(spec: RunSpec, tmp_path: Path) -> N
     save_file({"w": torch.zeros(2)}, tmp_path / "foreign.safetensors")
     (tmp_path / "torn.safetensors").write_bytes(b"\x10\x00\x00")
     for name in ("foreign.safetensors", "torn.safetensors"):
-        with pytest.raises(RecordError, match="is not a network that physml has kept"):
-            physml.load(tmp_path / name)
+        refuses(RecordError, "is not a network that physml has kept", physml.load, tmp_path / name)
 
 
 HOSTILE = {
@@ -175,8 +171,7 @@ def test_counts_in_a_file_of_weights_are_bounded_before_anything_is_built(
     about = json.loads(json.dumps(about))
     HOSTILE[how](about)
     save_file({"w": torch.zeros(2)}, tmp_path / "x.safetensors", {"physml": json.dumps(about)})
-    with pytest.raises(RecordError, match="is not a network that physml has kept"):
-        physml.load(tmp_path / "x.safetensors")
+    refuses(RecordError, "is not a network that physml has kept", physml.load, tmp_path / "x.safetensors")
 
 
 def test_a_kept_network_of_a_plugin_needs_the_plugin_by_name(spec: RunSpec, tmp_path: Path) -> None:
@@ -192,8 +187,7 @@ def test_a_kept_network_of_a_plugin_needs_the_plugin_by_name(spec: RunSpec, tmp_
         "runtime.save_model=true",
     )
     record = perform(mine, LineReporter())
-    with pytest.raises(Exception, match=r"kept_rnn.KeptRNN is not allowed"):
-        physml.load(record)
+    refuses(Exception, r"kept_rnn.KeptRNN is not allowed", physml.load, record)
     assert type(physml.load(record, plugins=[plugin]).layers[0]).__name__ == "KeptRNN"  # type: ignore[index,union-attr]
 
 

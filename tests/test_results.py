@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from refusals import refuses
 
 from physml import results
 from physml.base.errors import ConfigError, MissingExtra
@@ -69,16 +70,11 @@ def test_without_pandas_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> N
         results.runs(EXPERIMENT).to_pandas()
 
 
-def test_names_that_are_not_there() -> None:
-    with pytest.raises(ConfigError, match=r"there is no table 'lem-44'\. Did you mean lem-4"):
-        results.cells("lem-44")
+def test_names_that_are_not_there_and_a_table_of_settings() -> None:
+    refuses(ConfigError, r"there is no table 'lem-44'\. Did you mean lem-4", results.cells, "lem-44")
     with pytest.raises(ConfigError, match=r"there are no runs of lem/fitzhugh_nagumo-lme\. Did you mean"):
         results.runs("lem/fitzhugh_nagumo-lme")
-
-
-def test_a_table_of_settings_has_no_runs() -> None:
-    with pytest.raises(ConfigError, match="is a table of settings: it has no runs"):
-        results.table("lem-8")
+    refuses(ConfigError, "is a table of settings: it has no runs", results.table, "lem-8")
 
 
 def test_runs_of_the_reader_count_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

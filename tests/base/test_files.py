@@ -9,6 +9,7 @@ import subprocess
 import pytest
 import run_child
 import run_harness as h
+from refusals import refuses
 from variants import variants
 
 from physml.base import files
@@ -69,8 +70,7 @@ def test_an_error_names_the_file_that_was_meant(tmp_path):
 def test_a_writer_that_fails_leaves_nothing(tmp_path):
     file = tmp_path / "folder" / "file"
     files.write_text(file, "old")
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        files.write_json(file, {"a": float("nan")})
+    refuses(ValueError, "not JSON compliant", files.write_json, file, {"a": float("nan")})
 
     def fill(out):
         out.write(b"half")
@@ -140,17 +140,14 @@ def test_a_run_with_damaged_checkpoints_ends_with_the_same_bits(tmp_path):
     assert record.read(spec.record_path)["metrics"] == healthy["metrics"]
 
 
-def test_a_checkpoint_of_another_setting_is_not_used(tmp_path, caplog):
+def test_a_checkpoint_of_another_setting_is_not_used_and_none_runs_foreign_code(tmp_path, caplog):
+    checkpoint.save(tmp_path, {"identity": "aaaaaaaa", "state": pytest.raises})
+    assert checkpoint.load(tmp_path, "aaaaaaaa") is None
+    assert "last.pt cannot be read: UnpicklingError: Weights only load failed" in caplog.text
     checkpoint.save(tmp_path, {"identity": "aaaaaaaa"})
     assert checkpoint.load(tmp_path, "bbbbbbbb") is None
     assert "belongs to another setting and is not used" in caplog.text
     assert checkpoint.load(tmp_path, "aaaaaaaa") == {"identity": "aaaaaaaa"}
-
-
-def test_a_checkpoint_runs_no_foreign_code(tmp_path, caplog):
-    checkpoint.save(tmp_path, {"identity": "aaaaaaaa", "state": pytest.raises})
-    assert checkpoint.load(tmp_path, "aaaaaaaa") is None
-    assert "last.pt cannot be read: UnpicklingError: Weights only load failed" in caplog.text
 
 
 @pytest.mark.parametrize("name", checkpoint.NAMES)
@@ -314,6 +311,5 @@ def test_a_failure_does_not_replace_a_finished_record(monkeypatch):
     want = h.make(spec)
     with monkeypatch.context() as context:
         context.setattr(h.task_class("Odd"), "loss", lambda *_: 1 / 0)
-        with pytest.raises(RunFailed, match=r"ZeroDivisionError.*The earlier record .* is kept"):
-            h.make(spec, force=True)
+        refuses(RunFailed, r"ZeroDivisionError.*The earlier record .* is kept", h.make, spec, force=True)
     assert h.numbers(h.make(spec)) == h.numbers(want)

@@ -74,14 +74,11 @@ def test_looking_whether_a_lock_is_held_disturbs_nobody(tmp_path):
     watcher.join()
 
 
-def test_busy_comes_soon(tmp_path):
+def test_busy_comes_soon_and_who_has_time_waits_for_the_lock(tmp_path):
     began = time.monotonic()
     with lock.held(tmp_path), pytest.raises(Busy), lock.held(tmp_path):
         pass
     assert time.monotonic() - began < 3.0
-
-
-def test_who_has_time_waits_for_the_lock(tmp_path):
     with contextlib.ExitStack() as first:
         first.enter_context(lock.held(tmp_path))
         threading.Timer(0.8, first.pop_all().close).start()

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from refusals import refuses
 
 from physml.base import files, lease, lock, opened, paths
 from physml.base.errors import DataError, InputError
@@ -46,24 +47,18 @@ def test_links_are_followed_where_they_may_be() -> None:
     assert opened.irregular(Path("/nowhere")) is None
 
 
-def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
+def test_a_file_is_read_up_to_its_bound_and_a_whole_number_that_no_float_holds_is_refused(tmp_path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * 100)
     assert opened.read_bytes(path, 100) == b"x" * 100
-    with pytest.raises(OSError, match="100 bytes, more than the 99"):
-        opened.read_bytes(path, 99)
+    refuses(OSError, "100 bytes, more than the 99", opened.read_bytes, path, 99)
     path.write_text("[" * 100_000)
-    with pytest.raises(ValueError, match="nested too deeply"):
-        opened.read_json(path, 1 << 20)
-
-
-def test_a_whole_number_that_no_float_holds_is_refused() -> None:
+    refuses(ValueError, "nested too deeply", opened.read_json, path, 1 << 20)
     text = json.dumps({"a": -(1 << 62), "sha256": "9" * 64, "b": 0.00012345678901234567})
     assert opened.parsed(text) == json.loads(text)
     assert opened.parsed("1" + 307 * "0") == 10**307
     for n in (309, 400, 5000):
-        with pytest.raises(ValueError, match=rf"a whole number of {n} digits"):
-            opened.parsed(f'{{"a": [{"9" * n}]}}')
+        refuses(ValueError, rf"a whole number of {n} digits", opened.parsed, f'{{"a": [{"9" * n}]}}')
 
 
 def test_a_small_file_takes_little_memory(tmp_path: Path) -> None:
@@ -83,10 +78,8 @@ def test_a_small_file_takes_little_memory(tmp_path: Path) -> None:
 @pytest.mark.parametrize("compress", [gzip.compress, lzma.compress])
 def test_a_compressed_file_unpacks_to_a_bound(compress) -> None:
     assert opened.inflated(compress(b"step,loss\n1,2\n")) == b"step,loss\n1,2\n"
-    with pytest.raises(ValueError, match="unpacks to more than"):
-        opened.inflated(compress(bytes(20 << 20)))
-    with pytest.raises(ValueError, match="truncated"):
-        opened.inflated(compress(b"step")[:-3])
+    refuses(ValueError, "unpacks to more than", opened.inflated, compress(bytes(20 << 20)))
+    refuses(ValueError, "truncated", opened.inflated, compress(b"step")[:-3])
     for content in (b"", b"\x1f\x8b", b"nothing"):
         with pytest.raises(ValueError):
             opened.inflated(content)
@@ -159,8 +152,7 @@ def test_what_a_run_prints_goes_into_no_other_file(tmp_path: Path) -> None:
     (tmp_path / "victim").write_text("kept")
     log = tmp_path / "log.txt"
     log.symlink_to(tmp_path / "victim")
-    with pytest.raises(OSError, match="a link, expected a file"):
-        processes.start_fresh(["spec.json"], log, dict(os.environ))
+    refuses(OSError, "a link, expected a file", processes.start_fresh, ["spec.json"], log, dict(os.environ))
     with perform._logging(log):  # the run goes on: standard error has its warnings too
         logging.getLogger("physml").warning("lost")
     assert (tmp_path / "victim").read_text() == "kept"
@@ -190,14 +182,11 @@ def test_a_folder_that_cannot_be_read_is_not_an_empty_one(
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o757, 0o1777])
-def test_a_cache_that_others_may_write_is_not_used(
-    mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_that_others_may_write_is_not_used(mode: int, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("PHYSML_CACHE", str(tmp_path / "own"))
     assert paths.cache_root().stat().st_mode & 0o777 == 0o700
     (tmp_path / "own").chmod(mode)
-    with pytest.raises(InputError, match="others may write it"):
-        paths.cache_root()
+    refuses(InputError, "others may write it", paths.cache_root)
     (tmp_path / "own").chmod(0o755)
     assert paths.cache_root() == tmp_path / "own"
 
@@ -206,5 +195,4 @@ def test_a_cache_that_others_may_write_is_not_used(
 def test_a_cache_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PHYSML_CACHE", str(tmp_path))
     os.chown(tmp_path, 65534, -1)
-    with pytest.raises(InputError, match="it belongs to"):
-        paths.cache_root()
+    refuses(InputError, "it belongs to", paths.cache_root)

@@ -13,12 +13,6 @@ names = st.lists(
 )
 
 
-def test_seeds_are_the_same_everywhere() -> None:
-    """Written down, because a changed derivation would change every run."""
-    assert derive(0, "init") == 1519069808562059438
-    assert derive(3, "order", 12) == 3891089157855093490
-
-
 @given(seed=st.integers(0, 2**31), parts=names)
 def test_a_seed_fits_a_generator_and_is_derived_again(seed: int, parts: list[str | int]) -> None:
     value = derive(seed, *parts)
@@ -26,7 +20,10 @@ def test_a_seed_fits_a_generator_and_is_derived_again(seed: int, parts: list[str
     assert derive(seed, *parts) == value
 
 
-def test_streams_differ_by_seed_name_and_number_and_neighbouring_numbers_do_not_run_together() -> None:
+def test_seeds_are_the_same_everywhere_and_streams_differ_by_seed_name_and_number() -> None:
+    """Written down, because a changed derivation would change every run."""
+    assert derive(0, "init") == 1519069808562059438
+    assert derive(3, "order", 12) == 3891089157855093490
     known = [(seed, *rest) for seed in range(5) for rest in itertools.product(("init", "order"), range(5))]
     known += [(1, "order", 23), (12, "order", 3), (1, 2, 3), (12, 3)]
     assert len({derive(*parts) for parts in known}) == len(known)

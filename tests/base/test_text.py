@@ -70,14 +70,11 @@ def test_a_password_in_a_wrong_place_is_not_repeated(words: list[str]) -> None:
     assert "S3CRET" not in done.stdout + done.stderr
 
 
-def test_text_is_no_formula_and_numbers_and_words_stay() -> None:
+def test_text_is_no_formula_or_argument_and_numbers_and_words_stay() -> None:
     for text in ("=1", "+1+2", "-1-2", "@x", "\tx"):
         assert csv_cell(text) == f"'{text}"
     for value in ("-1.5", "+3", "1e-3", -2.0, None, "a=b", "–"):
         assert csv_cell(value) == value
-
-
-def test_a_row_of_a_paper_begins_with_no_argument() -> None:
     assert all(tex(text).startswith("{}") for text in ("[3pt] x", "*", " [a]"))
 
 
@@ -112,10 +109,7 @@ def test_a_tracker_says_no_password(variable: str, kind: str, monkeypatch: pytes
     assert SERVICES[kind].address() == "https://***@host/x"
 
 
-def test_a_long_word_of_a_file_is_cut_in_a_message() -> None:
+def test_a_long_word_is_cut_in_a_message_and_a_key_that_is_no_text_has_near_names() -> None:
     said = str(DataError(f"x.txt: {'9' * 3000} is no word. Get it again."))
     assert len(said) < 300 and said.endswith("999... is no word. Get it again.")
-
-
-def test_a_key_that_is_no_text_has_near_names_too() -> None:
     assert suggest(1, ["seed"]) == "Known: seed." and suggest(None, ["none"]).startswith("Did you mean")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from refusals import refuses
 from torch.utils.flop_counter import FlopCounterMode
 
 from physml.base import files
@@ -67,15 +68,11 @@ def test_the_loop_of_the_official_code_is_the_same_map(workload: Workload) -> No
 
 
 @pytest.mark.parametrize("workload", OFFICIAL, ids=lambda w: w.name)
-def test_the_authors_cell_is_taken_from_a_clone(
-    workload: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_authors_cell_is_taken_from_a_clone(workload: Workload, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.delenv("PHYSML_OFFICIAL", raising=False)
-    with pytest.raises(InputError, match="PHYSML_OFFICIAL names no folder"):
-        step_of(workload, "authors", "cpu")
+    refuses(InputError, "PHYSML_OFFICIAL names no folder", step_of, workload, "authors", "cpu")
     monkeypatch.setenv("PHYSML_OFFICIAL", str(tmp_path))
-    with pytest.raises(InputError, match=r"PHYSML_OFFICIAL has no .*network\.py"):
-        step_of(workload, "authors", "cpu")
+    refuses(InputError, r"PHYSML_OFFICIAL has no .*network\.py", step_of, workload, "authors", "cpu")
     cell = """
 from torch import nn
 class LEMCell(nn.Linear):
@@ -194,12 +191,6 @@ def test_no_compiler_is_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
 # ---------------------------------------------------------------------------- rounds
 
 
-def test_slow_ones_get_fewer_samples_but_three() -> None:
-    assert plan({"slow": 7.0, "fast": 0.02, "middle": 2.0}, 9, 35.0) == {"slow": 3, "fast": 9, "middle": 8}
-    assert plan({"slow": 1.0, "slower": 2.0}, 9, 20.0) == {"slow": 9, "slower": 5}
-    assert plan({"slow": 7.0}, 1, 1.0) == {"slow": 1}
-
-
 def test_everyone_runs_in_turn_and_a_failure_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scripts.bench.rounds.plan", lambda *_: {"a": 6, "b": 3})
     order = []
@@ -224,7 +215,10 @@ def test_everyone_runs_in_turn_and_a_failure_is_told(monkeypatch: pytest.MonkeyP
     assert (a["n"], b["n"], a["ms"], a["wall_ms"]) == (6, 3, 1.0, 50.0)
 
 
-def test_the_first_call_of_a_slow_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_ones_get_fewer_samples_but_three_and_their_first_call_counts(monkeypatch) -> None:
+    assert plan({"slow": 7.0, "fast": 0.02, "middle": 2.0}, 9, 35.0) == {"slow": 3, "fast": 9, "middle": 8}
+    assert plan({"slow": 1.0, "slower": 2.0}, 9, 20.0) == {"slow": 9, "slower": 5}
+    assert plan({"slow": 7.0}, 1, 1.0) == {"slow": 1}
     monkeypatch.setattr("scripts.bench.rounds.sample", lambda *_: (7000.0, 7000.0))
     timing = interleave({"slow": lambda: None}, rounds=9, budget_s=1)["slow"]
     assert (timing["n"], timing["calls"]) == (3, 1)
@@ -266,13 +260,6 @@ def test_verdicts() -> None:
     }
 
 
-def test_without_an_official_loop_the_reference_is_the_loop() -> None:
-    result = {"variants": {**times(reference=60, native=1), "official": {"not_run": "CUDA alone"}}}
-    rows = targets.judged({"unicornn-eigenworms": result}, "cpu")
-    row = next(r for r in rows if r["workload"] == "unicornn-eigenworms" and r["kind"] == "loop")
-    assert (row["reached"], row["verdict"]) == (60.0, "met")
-
-
 def test_torch_and_numpy_are_enough() -> None:
     """On a GPU machine the bench runs from a bare checkout."""
     heavy = ("hydra", "omegaconf", "yaml", "scipy", "matplotlib", "rich", "wandb")
@@ -281,7 +268,11 @@ def test_torch_and_numpy_are_enough() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_what_did_not_run_is_not_met_either() -> None:
+def test_without_an_official_loop_the_reference_is_the_loop_and_what_did_not_run_is_not_met() -> None:
+    result = {"variants": {**times(reference=60, native=1), "official": {"not_run": "CUDA alone"}}}
+    rows = targets.judged({"unicornn-eigenworms": result}, "cpu")
+    row = next(r for r in rows if r["workload"] == "unicornn-eigenworms" and r["kind"] == "loop")
+    assert (row["reached"], row["verdict"]) == (60.0, "met")
     assert {row["verdict"] for row in targets.judged({}, "cpu")} == {"not run"}
     assert {row["verdict"] for row in targets.judged({}, "cuda")} == {"not run"}
     assert {*targets.CPU, *targets.CUDA} == {w.name for w in WORKLOADS}
@@ -387,9 +378,7 @@ def test_the_passes_over_threads_and_growth(small: None, monkeypatch: pytest.Mon
     assert "## Threads" in text and "## Growth" in text
 
 
-def test_a_choice_of_variants_and_tiny_sizes_are_printed_only(
-    results: Path, small: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_choice_of_variants_and_tiny_sizes_are_printed_only(results: Path, small: None, capsys) -> None:
     assert run.main([*ONCE, "time", "--variants", "reference,lstm"]) == 0
     assert run.main([*ONCE, "time", "--quick"]) == 0
     assert not results.exists()
@@ -418,9 +407,7 @@ def test_a_damaged_or_foreign_file_is_not_overwritten(results: Path, small: None
         ),
     ],
 )
-def test_mistakes_are_told(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str], results: Path
-) -> None:
+def test_mistakes_are_told(arguments: list[str], said: str, capsys, results: Path) -> None:
     assert run.main(arguments) == 2
     assert said in capsys.readouterr().err
     assert not results.exists()

@@ -19,9 +19,7 @@ from scripts.bench import check_backends
         pytest.param((), marks=pytest.mark.grid, id="all"),
     ],
 )
-def test_small_sizes_pass_and_are_written(
-    workloads: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_small_sizes_pass_and_are_written(workloads: tuple[str, ...], tmp_path: Path, capsys) -> None:
     out = tmp_path / "new" / "errors.json"
     chosen = ["--backend", "reference", "--backend", "torch", "--backend", "triton"]
     chosen += [word for name in workloads for word in ("--workload", name)]
@@ -64,11 +62,8 @@ def test_a_wrong_gradient_and_other_bits_the_second_time_fail(
     assert all(word in printed for word in words)
 
 
-def test_what_is_not_a_number_fails() -> None:
+def test_what_is_not_a_number_fails_and_nothing_tried_is_no_success(capsys) -> None:
     assert check_backends.relative_error(torch.tensor([1.0, float("nan")]), torch.ones(2)) == float("inf")
-
-
-def test_nothing_tried_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
     assert check_backends.main(["--quick", "--workload", "lem-fhn", "--backend", "triton"]) == 1
     assert "Nothing was tried." in capsys.readouterr().out
 

@@ -32,9 +32,7 @@ def test_every_variant_of_a_step_is_timed(results: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.grid
-def test_without_onnxruntime_the_others_are_timed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], results: Path
-) -> None:
+def test_without_onnxruntime_the_others_are_timed(monkeypatch, capsys, results: Path) -> None:
     real = builtins.__import__
 
     def without(name: str, *arguments: object, **keywords: object) -> object:
@@ -71,17 +69,10 @@ def test_choices_are_compared_with_all_backends(results: Path, capsys: pytest.Ca
     assert "auto chooses" in capsys.readouterr().out
 
 
-def test_an_op_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert dispatch.main(["--op", "lstm"]) == 2
-    assert "op must be among" in capsys.readouterr().err
-
-
 TINY = ["--hidden", "5", "--steps", "3", "--batch", "2", "--rounds", "1"]
 
 
-def test_both_precisions_are_timed_and_differ(
-    results: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_both_precisions_are_timed_and_differ(results: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     needs_compiler()
     monkeypatch.setattr(bf16, "LAYERS", {"LEM": bf16.LAYERS["LEM"]})  # the others take seconds to compile
     assert bf16.main(TINY) == 0
@@ -124,7 +115,9 @@ def test_both_ways_make_the_same_runs(forked, carried_out, roots, capsys):
     assert not (roots / "runs").exists()
 
 
-def test_a_wrong_experiment_is_told(capsys):
+def test_an_op_and_an_experiment_that_are_not_there_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert dispatch.main(["--op", "lstm"]) == 2
+    assert "op must be among" in capsys.readouterr().err
     assert packing.main(["--experiment", "lem/fitzhugh"]) == 2
     assert "there is no experiment named lem/fitzhugh" in capsys.readouterr().err
 

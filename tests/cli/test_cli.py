@@ -33,6 +33,8 @@ SMALL = " ".join(TINY)
 STOPPED = (75, "", "stopped; start the same command again to go on.\n")
 Physml = Callable[..., tuple[int, str, str]]
 
+pytestmark = pytest.mark.usefixtures("own_roots")  # nothing is written elsewhere
+
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -82,11 +84,6 @@ def in_turn(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, ...], t
     assert [code for code, _, _ in ends] == [0] * len(commands)
     pairs = ((out, {name for name in HEAVY if name in modules}) for _, out, modules in ends)
     return dict(zip(commands, pairs, strict=True))
-
-
-@pytest.fixture(autouse=True)
-def in_own_roots(own_roots: Path) -> None:
-    """Nothing is written elsewhere."""
 
 
 # ---------------------------------------------------------------------------- wrong commands
@@ -252,11 +249,13 @@ def test_a_list_has_a_line_for_each_and_long_has_more(
     assert "experiments" in command or len(physml(*command, "--long")[1]) > len(whole)
 
 
-def test_a_line_is_cut_to_the_width_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_is_cut_to_the_width_of_a_terminal_and_columns_are_aligned(monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(console.sys.stdout, "isatty", lambda: True, raising=False)
     shown = console.one_line([("name", "word " * 40), ("b", "c")]).splitlines()
     assert len(shown) == 2 and len(shown[0]) <= 80 and shown[0].endswith("…")
+    lines = [console.Line(cells) for cells in (("a", "bb"), ("ccc", "d"), ("", "e"))]
+    assert console.aligned(lines).splitlines() == ["a    bb", "ccc  d", "     e"]
 
 
 # ---------------------------------------------------------------------------- run, --cfg, --plan, diff
@@ -371,17 +370,6 @@ def test_data_list_and_check_fit_a_terminal_and_tell_of_a_wrong_root(
     assert hint == f"PHYSML_DATA={own_roots / 'nowhere'} is not there."
 
 
-def test_columns_are_aligned() -> None:
-    lines = [console.Line(cells) for cells in (("a", "bb"), ("ccc", "d"), ("", "e"))]
-    assert console.aligned(lines).splitlines() == ["a    bb", "ccc  d", "     e"]
-
-
-def test_a_figure_of_other_seeds_replaces_none_of_the_results(physml: Physml) -> None:
-    code, out, _ = physml("figure", "lem-fig-4", "--seeds", "0", "--no-run", "--formats", "csv")
-    (path,) = re.findall(r"written: (\S+)", out)
-    assert code == 0 and Path(path).resolve() == (work_root() / "figures" / "lem-fig-4.csv").resolve()
-
-
 @pytest.mark.parametrize("arguments", [("table", "lem-4", "--write"), ("figure", "cornn-fig-5")])
 def test_results_that_cannot_be_written_are_said(
     physml: Physml, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: tuple[str, ...]
@@ -393,7 +381,10 @@ def test_results_that_cannot_be_written_are_said(
     assert code == 2 and re.search(says, err)
 
 
-def test_a_figure_and_a_status_without_runs_say_so(physml: Physml) -> None:
+def test_a_figure_of_other_seeds_replaces_no_result_and_one_without_runs_says_so(physml: Physml) -> None:
+    code, out, _ = physml("figure", "lem-fig-4", "--seeds", "0", "--no-run", "--formats", "csv")
+    (path,) = re.findall(r"written: (\S+)", out)
+    assert code == 0 and Path(path).resolve() == (work_root() / "figures" / "lem-fig-4.csv").resolve()
     code, out, _ = physml("figure", "lem-fig-2", "--no-run")
     assert code == 0 and "no picture is written" in out and "written: " not in out
     assert re.search("no run was started here. .*physml status lem-4", physml("status")[1])

@@ -80,13 +80,10 @@ def test_the_output_in_the_docs_is_real_and_nothing_is_trained(physml: Physml, t
     assert shown and real.startswith(f"graphcon-2: {shown}")
 
 
-def test_columns_without_runs_are_named(physml: Physml) -> None:
+def test_columns_without_runs_are_named_and_two_experiments_have_one_metric(physml: Physml) -> None:
     code, out, _ = physml("compare", "G2-GAT, mean over heads", "G2-GAT", "--table", "g2-2")
     says = "Film: not compared: G2-GAT, mean over heads has no finished run"
     assert code == 0 and says in " ".join(out.split())
-
-
-def test_two_experiments_and_one_metric(physml: Physml) -> None:
     code, out, _ = physml("compare", "g2/texas-mlp", "g2/texas-gcn", "--metric", "test/accuracy")
     assert code == 0 and "cross_entropy" not in out
     assert "test/accuracy: g2/texas-mlp is better than g2/texas-gcn by" in " ".join(out.split())

@@ -49,9 +49,7 @@ def test_ids_that_are_no_names_are_still_accepted(capsys: pytest.CaptureFixture[
     assert main.parsed(["table", "./mine.yaml"]).ids == ["./mine.yaml"]
 
 
-def test_a_file_whose_name_is_a_command_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_whose_name_is_a_command_is_refused(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("PHYSML_CONF", str(tmp_path))
     (tmp_path / "table").mkdir()
     (tmp_path / "table" / "evil$(touch X)-1.yaml").touch()
@@ -63,9 +61,7 @@ def test_a_file_whose_name_is_a_command_is_refused(
         conf_files.absolute("./evil`x`.yaml")
 
 
-def test_what_is_missing_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main.main(["completion", "bash"]) == 2
     assert "Install it with: pip install 'shtab>=1.7'" in capsys.readouterr().err

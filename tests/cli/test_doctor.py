@@ -81,9 +81,7 @@ def test_a_broken_package_is_one_line(monkeypatch: pytest.MonkeyPatch, name: str
     assert "does not work" in row.value or "nms does not exist" in row.value
 
 
-def test_backends_without_a_compiler_and_roots_of_data(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_backends_without_a_compiler_and_roots_of_data(request, monkeypatch, tmp_path: Path) -> None:
     assert rows("backends")["torch"].state == "ok"
     request.getfixturevalue("no_compiler")
     row = rows("backends")["native"]
@@ -104,9 +102,7 @@ def test_little_disk_and_folders_that_cannot_be_written(monkeypatch: pytest.Monk
     assert row.state == "missing" and "PHYSML_CACHE" in row.hint
 
 
-def test_the_tracker_is_offline_unless_someone_is_logged_in(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_tracker_is_offline_unless_someone_is_logged_in(monkeypatch, tmp_path: Path) -> None:
     def value() -> str:
         return rows("tracker")["W&B"].value
 
@@ -122,9 +118,7 @@ def test_the_tracker_is_offline_unless_someone_is_logged_in(
     assert value() == "offline: WANDB_MODE says so"
 
 
-def test_the_exit_code_says_whether_something_is_missing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_exit_code_says_whether_something_is_missing(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.setattr(doctor, "CHECKS", {"a": lambda: iter([Row("b", "c", "missing", "Get it.")])})
     assert main.main(["doctor"]) == 1
     assert "! b  c\n       Get it." in capsys.readouterr().out

@@ -38,7 +38,6 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """The files that the page names."""
     write(tmp_path / "conf2" / "model" / "mine.yaml", (ROOT / "conf" / "model" / "lem.yaml").read_text())
     study = "task: adding\nprovenance: {kind: own, source: me}\nrows: {lem: {model: lem}}\n"
     write(tmp_path / "mine.yaml", study)
@@ -54,9 +53,7 @@ COMMANDS = [c for row in table(TYPED) for c in spans(row[1]) if c.startswith("ph
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_of_the_page_composes(
-    physml: Physml, files: Path, command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_of_the_page_composes(physml: Physml, files: Path, command: str, monkeypatch) -> None:
     words = shlex.split(command)[1:]
     if "~net" in words:
         words.append("plugins=[my_net.py]")
@@ -105,11 +102,8 @@ def test_config_dir_is_the_folder_of_own_configs(physml: Physml, files: Path) ->
     assert "--config-dir nope: there is no such folder" in physml("list", "models", "--config-dir", "nope")[2]
 
 
-def test_equal_combinations_are_one() -> None:
+def test_equal_combinations_are_one_and_an_empty_mapping_empties(physml: Physml) -> None:
     assert expand(["seed=0,0,1"], names) == [["seed=0"], ["seed=1"]]
-
-
-def test_an_empty_mapping_empties(physml: Physml) -> None:
     said = physml("run", "model=gcn", "task=pyg", "task.dataset=Actor", "task.options={}", "--cfg")[1]
     assert "options: {}" in said
     merged = physml("run", "model=gcn", "task=pyg", "+task.options={split: public}", "--cfg")[1]

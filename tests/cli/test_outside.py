@@ -53,7 +53,6 @@ def physml(folder: Path, inside: Path, tmp_path: Path) -> Physml:
 
 @pytest.fixture
 def inside(own_roots: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of results."""
     monkeypatch.setenv("COLUMNS", "220")
     return own_roots / "results"
 
@@ -142,7 +141,6 @@ panels:
 
 @pytest.fixture
 def papers(folder: Path) -> Path:
-    """A study, a table and a figure of one's own."""
     for name, text in {"studies/fitzhugh_nagumo": STUDY, "mytable": OWN_TABLE, "myfig": OWN_FIGURE}.items():
         write(folder / f"{name}.yaml", text)
     return folder
@@ -176,9 +174,7 @@ def test_a_row_of_ones_own_with_several_seeds(physml: Physml, folder: Path) -> N
     assert code == 0 and "5 runs, 2 to do" in said
 
 
-def test_lists_name_the_folder_of_ones_own_configs(
-    papers: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lists_name_the_folder_of_ones_own_configs(papers: Path, monkeypatch, capsys) -> None:
     for name, text in {
         "table/mine-1": OWN_TABLE,
         "study/my/fitzhugh_nagumo": STUDY,
@@ -223,9 +219,7 @@ LOOKS = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("look", LOOKS)
-def test_a_look_runs_no_plugin(
-    look: str, physml: Physml, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_look_runs_no_plugin(look: str, physml: Physml, folder: Path, monkeypatch) -> None:
     (folder / "my_rnn.py").write_text(f"open('was_run', 'w')\n{MY_RNN}")
     search = (
         "search: {metric: rmse, better: lower, trials: 2, seed: 1, trial: {profile: smoke}}\n"
@@ -269,9 +263,7 @@ LSTM, SINGLE = "lem/fitzhugh_nagumo-lstm", "lem/fitzhugh_nagumo-lem_singlescale"
 
 
 @pytest.mark.slow
-def test_rows_that_cannot_be_made_leave_the_others_alone(
-    inside: Path, forked: list[object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_that_cannot_be_made_leave_the_others_alone(inside: Path, forked, monkeypatch, capsys) -> None:
     """Of the rows of lem-9, one has a misspelt key, one asks for a device that is not there."""
 
     def spoilt(overrides: list[str]) -> Composed:
@@ -356,9 +348,7 @@ def test_a_metric_that_no_run_will_have_is_told_before_anything_is_trained(
         assert "column mse: lower mse is better; got better: higher" in capsys.readouterr().err
 
 
-def test_a_metric_of_a_figure_is_held_against_its_task_too(
-    inside: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_metric_of_a_figure_is_held_against_its_task_too(inside: Path, tmp_path: Path, capsys) -> None:
     wrong = OWN_FIGURE.replace("valid/rmse", "valid/mes").replace(
         "./studies/fitzhugh_nagumo.yaml:mine", "lem/adding-250-lem-dt_root"
     )
@@ -367,9 +357,7 @@ def test_a_metric_of_a_figure_is_held_against_its_task_too(
     assert not (inside / "runs").exists()
 
 
-def test_a_seed_that_chose_the_settings_scores_none(
-    inside: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_seed_that_chose_the_settings_scores_none(inside: Path, tmp_path, monkeypatch, capsys) -> None:
     search = {"search": {"seed": 1000, "stages": [{"seeds": [7]}, {"seeds": []}]}}
     monkeypatch.setattr("physml.records.searches.content_of_file", lambda _: search)
     table = ONE_ROW.replace("lem/adding-250-lem-dt_root", "lem/fitzhugh_nagumo-lstm").replace("mse", "rmse")
@@ -378,9 +366,7 @@ def test_a_seed_that_chose_the_settings_scores_none(
     assert "fitzhugh_nagumo-lstm: seed 1000 is one of those that its search" in capsys.readouterr().err
 
 
-def test_the_plan_of_a_table_tells_which_rows_cannot_be_made(
-    inside: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_plan_of_a_table_tells_which_rows_cannot_be_made(inside: Path, monkeypatch, capsys) -> None:
     def spoilt(overrides: list[str]) -> Composed:
         composed = compose(overrides)
         composed.config["optim"]["weigth_decay"] = 0.1

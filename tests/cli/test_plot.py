@@ -16,10 +16,7 @@ from physml.report.figure.run_curves import metrics_of, run_curves
 LEM = "lem/fitzhugh_nagumo-lem"
 Physml = Callable[..., tuple[int, str, str]]
 
-
-@pytest.fixture(autouse=True)
-def in_own_roots(own_roots: Path) -> None:
-    """Nothing is written elsewhere."""
+pytestmark = pytest.mark.usefixtures("own_roots")  # nothing is written elsewhere
 
 
 def test_runs_of_experiments_are_drawn_with_their_means(physml: Physml, own_roots: Path) -> None:

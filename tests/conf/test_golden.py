@@ -47,7 +47,6 @@ TINY = (
 
 
 def task_for(model: str) -> str:
-    """A task of the kind that the model is for."""
     cls = resolve(read_yaml(CONF / "model" / f"{model}.yaml")["_target_"])
     return "task=texas" if passes_messages(cls) else "task=adding"
 

@@ -265,13 +265,10 @@ def test_exception_is_one(row: Row):
         assert rounds_to(count(replace(row, **row.meant)), row.printed)
 
 
-def test_embeddings_can_be_left_out():
+def test_embeddings_can_be_left_out_frozen_parameters_are_not_counted_and_shared_ones_once():
     net = SequenceModel(cornn(128), 25_002, 1, readout="last", tokens=True, embedding=100)
     assert count_parameters(net, embedding=False) == 45_825
     assert count_parameters(net) == 45_825 + 25_002 * 100
-
-
-def test_frozen_parameters_are_not_counted_and_shared_ones_once():
     layer = antisymmetric(4)(1)
     assert count_parameters(layer) == 6 + 4 + 4
     assert count_parameters(nn.Sequential(layer, layer)) == 6 + 4 + 4

@@ -14,7 +14,6 @@ from physml.search.spec import SearchSpec, load_search
 
 @functools.cache
 def searched() -> dict[str, studies.Found]:
-    """What was found for each row whose settings were searched."""
     return {f"{s}-{row}": best for s in studies.studies() for row, best in studies.found(s).items()}
 
 

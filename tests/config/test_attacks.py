@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from configs import put, run_config, write
+from refusals import refuses
 
 from physml.base.errors import ConfigError, InputError
 from physml.cli import main
@@ -34,8 +35,7 @@ PLACES = [
 @pytest.mark.parametrize("where", PLACES)
 def test_a_class_that_starts_processes_is_refused_wherever_it_stands(where: str, wrapped: str) -> None:
     value: Any = {"plain": NODE, "list": [[NODE]], "mapping": {"a": {"b": NODE}}}[wrapped]
-    with pytest.raises(ConfigError, match=rf"_target_={STARTER} is not allowed"):
-        checked(put(run_config(), where, value))
+    refuses(ConfigError, rf"_target_={STARTER} is not allowed", checked, put(run_config(), where, value))
 
 
 OTHER_ENDS = [
@@ -72,13 +72,7 @@ RELU = {"_target_": "torch.nn.ReLU"}
     ],
 )
 def test_an_allowed_class_is_refused_where_a_plain_value_is_annotated(where: str, says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        checked(put(run_config(), where, RELU))
-
-
-def test_an_allowed_class_is_refused_inside_a_list_of_numbers() -> None:
-    with pytest.raises(ConfigError, match=r"model\.clip\[1\] must be a number"):
-        checked(put(run_config(), "model.clip", [0.0, RELU]))
+    refuses(ConfigError, says, checked, put(run_config(), where, RELU))
 
 
 def test_an_argument_without_a_class_takes_modules_alone(tmp_path: Path) -> None:
@@ -95,7 +89,9 @@ def test_an_argument_without_a_class_takes_modules_alone(tmp_path: Path) -> None
         check(node | {"part": 1, "parts": [rule]}, "x", [str(plugin)])
 
 
-def test_a_part_must_be_of_the_class_that_is_annotated() -> None:
+def test_a_part_must_be_of_the_class_that_is_annotated_and_is_refused_in_a_list_of_numbers() -> None:
+    with pytest.raises(ConfigError, match=r"model\.clip\[1\] must be a number"):
+        checked(put(run_config(), "model.clip", [0.0, RELU]))
     node = {"_target_": "physml.models.graph.graphcon.CitationGraphCON", "T": 1.0}
     with pytest.raises(ConfigError, match=r"model\.attention must be TransformerAttention; got .*ReLU"):
         check(node | {"attention": RELU}, "model")
@@ -116,9 +112,7 @@ def test_no_process_is_started_by_a_config_that_is_only_looked_at(
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_row_of_a_table_starts_no_process(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_row_of_a_table_starts_no_process(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
     rows = {"mine": {"model": "lem", "set": {"model": {"d_hidden": NODE}}}}
     study = {"task": "fitzhugh_nagumo", "provenance": {"kind": "own", "source": "x"}, "rows": rows}
@@ -149,17 +143,13 @@ AVERAGE = "{_target_: physml.training.averaging.Triggered, epochs: 0, latest: 1,
     ],
 )
 def test_a_value_out_of_range_is_refused_before_anything_is_started(overrides: list[str], says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        checked(run_config(*overrides))
+    refuses(InputError, says, checked, run_config(*overrides))
 
 
-def test_a_range_is_found_where_the_width_of_the_data_is_not_known_yet() -> None:
+def test_a_range_is_found_where_the_width_of_the_data_is_not_known_yet_which_is_left_to_the_run() -> None:
     with pytest.raises(InputError, match=r"dt must be positive; got -1"):
         checked(compose(["model=graphcon_gcn", "task=texas", "model.dt=-1"]).config)
-
-
-def test_a_width_that_only_the_data_tell_is_left_to_the_run() -> None:
-    """Texas has 1703 features; a coupling made for them fits a network without an encoder."""
+    # Texas has 1703 features; a coupling made for them fits a network without an encoder.
     target = "physml.models.graph.graph_layers.GraphConvolution"
     coupling = f"model.coupling={{_target_: {target}, d_in: 1703, d_out: 1703, bias: true}}"
     net = ["net.hidden=null", "net.encoder_activation=identity", coupling]
@@ -173,24 +163,20 @@ def test_a_width_that_only_the_data_tell_is_left_to_the_run() -> None:
 def test_an_id_in_a_file_is_refused(read: Any, tmp_path: Path) -> None:
     kind = {load_settings: "settings", load_figure: "curves"}.get(read, "runs")
     path = write(tmp_path / "lem-4.yaml", f"id: ../../x\nkind: {kind}\ntitle: T\n")
-    with pytest.raises(ConfigError, match=r"lem-4\.yaml: id must not be a key: it is lem-4"):
-        read(path)
+    refuses(ConfigError, r"lem-4\.yaml: id must not be a key: it is lem-4", read, path)
 
 
 @pytest.mark.parametrize("name", ["tasks.{}.f", "physml.lab.simulate.{}.f", "tasks.../x.f"])
 def test_a_figure_runs_no_file_from_elsewhere(name: str, tmp_path: Path) -> None:
     (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n\n\ndef f():\n    pass\n")
-    with pytest.raises(ConfigError, match="not a module name"):
-        function_of(name.format(tmp_path / "evil"))
+    refuses(ConfigError, "not a module name", function_of, name.format(tmp_path / "evil"))
     assert not (tmp_path / "ran").exists()
-    with pytest.raises(ConfigError, match="not a module name"):
-        module_file(f"tasks.{tmp_path}/evil")
+    refuses(ConfigError, "not a module name", module_file, f"tasks.{tmp_path}/evil")
 
 
 def test_a_file_that_is_wrong_is_named_once(tmp_path: Path) -> None:
     path = write(tmp_path / "c.yaml", "key: a\nmetric: x\nbetter: lower\nprotocol: clean\n")
-    with pytest.raises(ConfigError, match=r"^c\.yaml: metric must look like test/rmse; got 'x'\.$"):
-        load(Column, path)
+    refuses(ConfigError, r"^c\.yaml: metric must look like test/rmse; got 'x'\.$", load, Column, path)
 
 
 SECRETS = [

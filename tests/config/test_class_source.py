@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from refusals import refuses
 
 from physml.base.errors import ConfigError
 from physml.base.paths import ROOT
@@ -76,20 +77,13 @@ def test_version_and_defaults_are_read_from_the_class_or_its_bases_in_the_file(
     assert (facts.version, {k: v for k, v in facts.defaults.items() if k != "version"}) == (version, defaults)
 
 
-def test_the_docstring_is_read(file: Path) -> None:
+def test_the_docstring_is_read_near_names_are_told_and_an_edited_file_is_read_again(file: Path) -> None:
     assert read_class_in(file, "First").doc == "What it is.\n\nAnd more."
     assert read_class_in(file, "Fourth").doc == ""
-
-
-def test_an_edited_file_is_read_again(file: Path) -> None:
+    refuses(ConfigError, r"classes.py has no class Frist. Did you mean First", read_class_in, file, "Frist")
     assert read_class_in(file, "First").version == 4
     file.write_text(TEXT.replace("= 4", "= 5"))
     assert read_class_in(file, "First").version == 5
-
-
-def test_an_unknown_class_is_told_with_near_names(file: Path) -> None:
-    with pytest.raises(ConfigError, match=r"classes.py has no class Frist. Did you mean First"):
-        read_class_in(file, "Frist")
 
 
 @pytest.mark.parametrize(
@@ -103,15 +97,7 @@ def test_an_unknown_class_is_told_with_near_names(file: Path) -> None:
 def test_a_file_that_is_no_python_is_told(tmp_path: Path, content: bytes, says: str) -> None:
     path = tmp_path / "broken.py"
     path.write_bytes(content)
-    with pytest.raises(ConfigError, match=rf"broken\.py:? .*({says})|broken\.py: ({says})"):
-        read_class_in(path, "First")
-
-
-def test_own_modules_are_found_without_importing_them() -> None:
-    assert module_file("physml.models.sequence.lem") == ROOT / "physml" / "models" / "sequence" / "lem.py"
-    assert module_file("physml.ops") == ROOT / "physml" / "ops" / "__init__.py"
-    assert read_class("physml.models.lem.LEM").file == module_file("physml.models.sequence.lem")  # as it was
-    assert read_class("tasks.adding.Adding").file == ROOT / "tasks" / "adding.py"
+    refuses(ConfigError, rf"broken\.py:? .*({says})|broken\.py: ({says})", read_class_in, path, "First")
 
 
 @pytest.mark.parametrize(
@@ -123,11 +109,14 @@ def test_own_modules_are_found_without_importing_them() -> None:
     ],
 )
 def test_an_unknown_module_is_told(module: str, says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        module_file(module)
+    refuses(ConfigError, says, module_file, module)
 
 
-def test_a_checksum_is_that_of_the_bytes(tmp_path: Path) -> None:
+def test_own_modules_are_found_without_importing_them_and_a_checksum_is_that_of_the_bytes(tmp_path) -> None:
+    assert module_file("physml.models.sequence.lem") == ROOT / "physml" / "models" / "sequence" / "lem.py"
+    assert module_file("physml.ops") == ROOT / "physml" / "ops" / "__init__.py"
+    assert read_class("physml.models.lem.LEM").file == module_file("physml.models.sequence.lem")  # as it was
+    assert read_class("tasks.adding.Adding").file == ROOT / "tasks" / "adding.py"
     path = tmp_path / "x"
     path.write_bytes(b"abc")
     assert file_sha256(path) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from configs import write
+from refusals import refuses
 
 from physml.base.errors import ConfigError
 from physml.config import conf_files, studies
@@ -55,7 +56,6 @@ FIGURE: dict[str, Any] = {
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A plugin, and below `files` a study."""
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "my_rnn.py", PLUGIN)
     write(tmp_path / "files" / "adding.yaml", STUDY)
@@ -82,9 +82,7 @@ def test_a_row_of_a_study_at_a_path_is_an_experiment(folder: Path) -> None:
     assert theirs["model"] == compose(["experiment=lem/adding-2000-lem"]).config["model"]
 
 
-def test_an_identity_is_the_same_wherever_its_files_lie(
-    folder: Path, own: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_identity_is_the_same_wherever_its_files_lie(folder: Path, own: Path, monkeypatch) -> None:
     by_path = identity(compose(["experiment=./files/adding.yaml:mine"]).config)
     by_name = compose(["experiment=my/adding-mine"])
     assert identity(by_name.config) == by_path
@@ -149,10 +147,8 @@ def test_a_folder_of_ones_own_has_tables_and_studies(own: Path) -> None:
 )
 def test_a_file_of_ones_own_hides_no_shipped_one(own: Path, file: str, use: Any) -> None:
     path = write(own / file, {"optim": {"lr": 1}})
-    with pytest.raises(ConfigError, match=rf"{path}: physml has a \w+ named \S+ already\. Rename the file"):
-        use()
-    with pytest.raises(ConfigError, match="already"):
-        conf_files.files(file.partition("/")[0])
+    refuses(ConfigError, rf"{path}: physml has a \w+ named \S+ already\. Rename the file", use)
+    refuses(ConfigError, "already", conf_files.files, file.partition("/")[0])
 
 
 def test_neither_does_an_alias_a_searched_file_or_a_file_at_a_path(own: Path, folder: Path) -> None:
@@ -160,12 +156,10 @@ def test_neither_does_an_alias_a_searched_file_or_a_file_at_a_path(own: Path, fo
     before = compose(["experiment=lem/fitzhugh_nagumo-lem"]).config
     assert before["provenance"]["kind"] != "searched-here"
     path = write(folder / "lem-4.yaml", TABLE)
-    with pytest.raises(ConfigError, match=rf"{path}: physml has a table named lem-4 already"):
-        find_table("./lem-4.yaml")
+    refuses(ConfigError, rf"{path}: physml has a table named lem-4 already", find_table, "./lem-4.yaml")
     assert find_table(str(find_table("lem-4"))) == find_table("lem-4"), "a shipped file by its own path"
     write(own / "table" / "mine-1.yaml", TABLE | {"aliases": ["thesis-5.4"]})
-    with pytest.raises(ConfigError, match=r"the alias thesis-5\.4 is one of .* too"):
-        find_table("5.4")
+    refuses(ConfigError, r"the alias thesis-5\.4 is one of .* too", find_table, "5.4")
 
 
 def test_a_study_at_a_path_has_no_search_of_a_shipped_one(folder: Path) -> None:
@@ -176,8 +170,7 @@ def test_a_study_at_a_path_has_no_search_of_a_shipped_one(folder: Path) -> None:
     assert mine == (f"adhoc-{ident}", f"{path}:{row}") and mine[0] not in studies.searches()
     assert studies.search_named(ident) == (ident, experiment)
     study, row = studies.row_of(experiment)
-    with pytest.raises(ConfigError, match="is of physml"):
-        studies.search_named(f"{studies.file_of(study)}:{row}")
+    refuses(ConfigError, "is of physml", studies.search_named, f"{studies.file_of(study)}:{row}")
 
 
 def test_no_shipped_config_names_a_plugin() -> None:
@@ -234,7 +227,6 @@ def test_a_wrong_study_of_ones_own_is_refused(folder: Path, change: dict[str, An
 def test_a_wrong_folder_of_ones_own_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for path, says in {"nowhere": "is no folder", ".": "needs a folder such as study or table"}.items():
         monkeypatch.setenv("PHYSML_CONF", path)
-        with pytest.raises(ConfigError, match=says):
-            names("model")
+        refuses(ConfigError, says, names, "model")
     monkeypatch.setenv("PHYSML_CONF", str(conf_files.CONF))
     assert conf_files.folders() == (conf_files.CONF,), "conf/ itself is no second folder"

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
+from refusals import refuses
 
 from physml.base.errors import InputError, PhysmlError
 from physml.base.paths import CONF
@@ -113,20 +114,17 @@ BOMB = "\n".join(["a0: &a0 [x, x]", *(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" for 
 def test_files_that_break_parsers_are_told(tmp_path: Path, content: bytes, says: str) -> None:
     path = tmp_path / "bad.yaml"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=says):
-        read_yaml(path)
+    refuses(InputError, says, read_yaml, path)
 
 
 def test_what_is_no_config_is_told_at_once(tmp_path: Path) -> None:
     path = tmp_path / "bad.yaml"
     with path.open("wb") as file:
         file.truncate(1 << 40)
-    with pytest.raises(InputError, match=rf"bad\.yaml can't be read: it has {1 << 40} bytes"):
-        read_yaml(path)
+    refuses(InputError, rf"bad\.yaml can't be read: it has {1 << 40} bytes", read_yaml, path)
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(InputError, match=r"bad\.yaml can't be read: a FIFO, expected a file"):
-        read_yaml(path)
+    refuses(InputError, r"bad\.yaml can't be read: a FIFO, expected a file", read_yaml, path)
 
 
 BASE = {

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from configs import write
+from refusals import refuses
 
 from physml.base.errors import ConfigError, RunFailed
 from physml.config import class_source
@@ -45,8 +46,9 @@ def changed(**sections: dict[str, Any]) -> str:
     return identity(config)
 
 
-def test_an_identity_is_eight_hex_digits() -> None:
+def test_an_identity_is_eight_hex_digits_and_a_number_that_is_not_finite_has_none() -> None:
     assert len(KEY) == 8 and int(KEY, 16) >= 0
+    refuses(ConfigError, "not finite", changed, optim={"lr": float("inf")})
 
 
 @pytest.mark.parametrize("step", [1, 1.0])
@@ -140,13 +142,10 @@ def test_an_edited_plugin_is_another_setting_and_one_elsewhere_is_not(plugin: Pa
     assert with_plugin(plugin) != before
 
 
-def test_null_counts_where_the_class_takes_something_else_by_default(plugin: Path) -> None:
+def test_null_counts_where_another_is_the_default_and_the_backend_of_a_plugin_may_be_anything(plugin) -> None:
     """`clip` is 1.0 when left out and nothing when null; `skip` is null either way."""
     assert with_plugin(plugin, "+model.clip=null") != with_plugin(plugin)
     assert with_plugin(plugin, "+model.skip=null") == with_plugin(plugin)
-
-
-def test_the_backend_of_a_plugin_may_be_anything(plugin: Path) -> None:
     plugin.write_text(PLUGIN.replace("clip: float", "backend: str = 'a', clip: float"))
     assert with_plugin(plugin, "+model.backend=b") != with_plugin(plugin)
 
@@ -158,16 +157,6 @@ def test_interpolations_are_resolved_before_hashing(tmp_path: Path) -> None:
     by_reference = identity(compose([f"experiment={path}:mine"]).config)
     assert by_reference == identity(config_of("model.d_hidden=32"))
     assert by_reference != identity(compose([f"experiment={path}:mine", "trainer.batch_size=16"]).config)
-
-
-def test_a_number_that_is_not_finite_has_no_identity() -> None:
-    with pytest.raises(ConfigError, match="not finite"):
-        changed(optim={"lr": float("inf")})
-
-
-def test_what_is_hashed_goes_through_json_unchanged() -> None:
-    assert json.loads(json.dumps(payload(BASE))) == payload(BASE)
-    assert canonical({"a": None, "b": [1.0, None, {"c": None}]}) == {"b": [1, None, {}]}
 
 
 # ---------------------------------------------------------------------------- where a run belongs
@@ -192,9 +181,7 @@ def test_a_touched_experiment_is_kept_out_of_its_folder(override: str) -> None:
     assert spec(override).place.folder == "adhoc/lem/fitzhugh_nagumo-lem"
 
 
-def test_a_smoke_run_is_kept_out_of_the_checkouts_records(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_smoke_run_is_kept_out_of_the_checkouts_records(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.delenv("PHYSML_RESULTS", raising=False)
     assert spec("profile=smoke").place.folder == "adhoc/lem/fitzhugh_nagumo-lem"
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
@@ -210,10 +197,11 @@ def test_two_configs_never_share_a_record(monkeypatch: pytest.MonkeyPatch, tmp_p
     record.write(run_spec.record_path, kept | {"hashed": payload(run_spec.config)})
     assert existing(run_spec) is not None
     record.write(run_spec.record_path, kept | {"hashed": payload(BASE)})
-    with pytest.raises(RunFailed, match="same identity but another config"):
-        existing(run_spec)
+    refuses(RunFailed, "same identity but another config", existing, run_spec)
 
 
-def test_names_of_records_do_not_depend_on_where_results_lie() -> None:
+def test_what_is_hashed_goes_through_json_unchanged_and_names_of_records_do_not_depend_on_places() -> None:
+    assert json.loads(json.dumps(payload(BASE))) == payload(BASE)
+    assert canonical({"a": None, "b": [1.0, None, {"c": None}]}) == {"b": [1, None, {}]}
     composed = Composed(BASE, dict.fromkeys(("model", "task"), "x") | {"experiment": None})
     assert str(spec_of(composed).place.relative) == f"runs/adhoc/x-x/{KEY}-split0-seed0.json"

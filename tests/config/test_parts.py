@@ -23,12 +23,9 @@ def test_a_coupling_of_another_class_has_its_own_arguments_alone() -> None:
     assert changed["model"]["coupling"]["in_channels"] == 7
 
 
-def test_a_part_may_come_where_there_was_none() -> None:
+def test_a_part_may_come_where_there_was_none_and_a_misspelt_one_is_refused_with_a_near_name() -> None:
     stop = "{_target_: physml.training.selection.Patience, epochs: 20, metric: null}"
     assert compose([*GRAPH, f"trainer.stop={stop}"]).config["trainer"]["stop"] == yaml.safe_load(stop)
-
-
-def test_a_misspelt_part_is_refused_with_a_near_name() -> None:
     with pytest.raises(ConfigError, match=r"no config key model\.couplin\. Did you mean coupling\?"):
         compose([*GRAPH, GCN.replace("coupling", "couplin")])
 

@@ -64,15 +64,12 @@ def test_a_row_has_the_common_settings_and_its_own(conf: Path) -> None:
     assert (other.choices["optim"], other.config["provenance"]["kind"]) == ("adamw", "own")
 
 
-def test_a_row_has_the_settings_of_its_base_but_its_own_name_and_note(conf: Path) -> None:
+def test_a_row_has_the_settings_of_its_base_or_of_a_full_name_but_its_own_name_note_and_task(conf) -> None:
     base, changed = (config_of(f"experiment=some/adding-{name}") for name in ("base", "changed"))
     assert changed["experiment"] == "some/adding-changed"
     assert changed["model"] == {**base["model"], "dt": 0.25} != base["model"]
     assert changed["task"] == base["task"]
     assert changed["provenance"] == {"kind": "paper", "source": "a paper", "note": None}
-
-
-def test_a_row_may_start_from_a_full_name_and_choose_another_task(conf: Path) -> None:
     moved = compose.compose(["experiment=some/adding-moved"])
     assert moved.choices["task"] == "fitzhugh_nagumo" and moved.config["model"]["d_hidden"] == 7
     assert moved.config["provenance"]["note"] == "elsewhere"
@@ -105,17 +102,14 @@ def test_a_part_that_names_its_class_replaces_the_one_of_the_base(conf: Path) ->
     assert config_of("experiment=some/adding-whole")["trainer"]["schedule"] == {"_target_": "x"}
 
 
-def test_a_changed_file_is_read_again(conf: Path) -> None:
+def test_the_list_knows_model_and_task_and_a_changed_file_is_read_again(conf: Path) -> None:
+    about = {entry.name: entry.about for entry in inventory.experiments()}
+    assert about["some/adding-changed"] == about["some/adding-base"] == "lem on adding; a paper"
+    assert about["some/adding-moved"] == "lem on fitzhugh_nagumo; a paper"
     assert config_of("experiment=some/adding-base")["model"]["d_hidden"] == 7
     path = write(conf, json.loads(json.dumps(STUDY).replace('"d_hidden": 7', '"d_hidden": 9')))
     os.utime(path, ns=(1, 1))
     assert config_of("experiment=some/adding-base")["model"]["d_hidden"] == 9
-
-
-def test_the_list_knows_model_and_task(conf: Path) -> None:
-    about = {entry.name: entry.about for entry in inventory.experiments()}
-    assert about["some/adding-changed"] == about["some/adding-base"] == "lem on adding; a paper"
-    assert about["some/adding-moved"] == "lem on fitzhugh_nagumo; a paper"
 
 
 # ---------------------------------------------------------------------------- mistakes

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from each import each, run_all
+from refusals import refuses
 from variants import grid, variants
 
 from physml.base.errors import ConfigError, PhysmlError
@@ -177,8 +178,7 @@ PRODUCTS, SAYS = "precision=bf16-products", r"precision=bf16-products is .*{}.*\
     ],
 )
 def test_parts_that_do_not_fit_each_other_are_refused_before_training(overrides: str, says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        run_checked(*overrides.split(), "profile=smoke")
+    refuses(ConfigError, says, run_checked, *overrides.split(), "profile=smoke")
 
 
 PAPERS = sorted(path.name for path in (CONF / "study").iterdir() if path.is_dir())
@@ -309,8 +309,7 @@ def rich_config() -> dict[str, Any]:
 @each("where", lambda: sorted(keys(rich_config())))
 def test_a_misspelt_key_is_refused_wherever_it_stands(where: tuple[str, ...]) -> None:
     checked(rich_config())
-    with pytest.raises(ConfigError, match=re.escape(misspelt(where[-1]))):
-        checked(with_misspelt(rich_config(), where))
+    refuses(ConfigError, re.escape(misspelt(where[-1])), checked, with_misspelt(rich_config(), where))
 
 
 @pytest.mark.parametrize("group", ["model", "task", "optim", "net", "tracker"])
@@ -324,8 +323,7 @@ def refuses_every_misspelt_key(group: str, name: str) -> None:
     config = config_of(*base, f"{group}={name}")
     for where in keys({group: config[group]}):
         if where != (group, "_target_") and len(where) > 1:
-            with pytest.raises(ConfigError, match=re.escape(misspelt(where[-1]))):
-                checked(with_misspelt(config, where))
+            refuses(ConfigError, re.escape(misspelt(where[-1])), checked, with_misspelt(config, where))
 
 
 def run_checked(*overrides: str) -> None:
@@ -350,9 +348,7 @@ MISSPELT = [
 
 
 @pytest.mark.parametrize(("key", "meant"), MISSPELT)
-def test_a_misspelt_override_or_key_of_a_study_is_refused_with_a_near_name(
-    key, meant, tmp_path: Path
-) -> None:
+def test_a_misspelt_override_or_key_of_a_study_is_refused_with_a_near_name(key, meant, tmp_path) -> None:
     base = ["experiment=lem/fitzhugh_nagumo-lem"] if "provenance" in key else ["model=lem", "task=adding"]
     value = "physml.training.selection.Last" if key.endswith("_target_") else "1"
     for added in ("", "+"):
@@ -362,8 +358,7 @@ def test_a_misspelt_override_or_key_of_a_study_is_refused_with_a_near_name(
             assert f"Did you mean {meant}" in str(refusal.value)
     if not key.startswith(("sede", "tracker", "provenance")):  # rows of a study have none of these
         body = f"{key.replace('.', ': {')}: {value}{'}' * key.count('.')}"
-        with pytest.raises(ConfigError, match=f"Did you mean {meant}"):
-            run_checked(study(tmp_path, body))
+        refuses(ConfigError, f"Did you mean {meant}", run_checked, study(tmp_path, body))
 
 
 OWN = "provenance: {kind: own, source: x}"
@@ -394,8 +389,7 @@ def study(folder: Path, body: str = "trainer: {epochs: 3}", head: str = OWN) -> 
     ],
 )
 def test_what_is_wrong_in_a_study_is_told(tmp_path: Path, content: dict[str, str], says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        run_checked(study(tmp_path, **content))
+    refuses(ConfigError, says, run_checked, study(tmp_path, **content))
 
 
 # ---------------------------------------------------------------------------- values and precedence
@@ -431,7 +425,7 @@ def test_a_value_of_the_wrong_kind_is_refused(override: str, says: str, store: S
         takes_a_step(compose(["model=lem", "task=adding", "profile=smoke", override]).config, store)
 
 
-def test_smoke_sizes_hold_whatever_the_experiment_says_but_not_what_was_typed() -> None:
+def test_smoke_sizes_hold_but_for_what_was_typed_and_interpolations_are_resolved(tmp_path: Path) -> None:
     adding = "experiment=cornn/adding-500-cornn"
     config = config_of(adding, "profile=smoke")
     assert (config["trainer"]["epochs"], config["model"]["d_hidden"], config["task"]["length"]) == (2, 4, 10)
@@ -439,9 +433,6 @@ def test_smoke_sizes_hold_whatever_the_experiment_says_but_not_what_was_typed() 
     assert (config["trainer"]["epochs"], config["model"]["d_hidden"]) == (3, 7)
     full = config_of(adding)
     assert full["task"]["length"] == 500 and "smoke" not in full["model"]
-
-
-def test_interpolations_are_resolved(tmp_path: Path) -> None:
     row = study(tmp_path, "model: {d_hidden: '${trainer.batch_size}'}\ntrainer: {batch_size: 17}")
     assert compose([row]).config["model"]["d_hidden"] == 17
 

@@ -41,6 +41,12 @@ def test_an_op_keeps_the_laws(op: Op, backend: str) -> None:
     run_all((rule.__name__, functools.partial(rule, op, backend)) for rule in LAWS)
 
 
+@pytest.mark.parametrize("op", [op for op in OPS if op.dtype == torch.float64], ids=lambda op: op.name)
+def test_the_plain_loop_has_the_second_derivatives_of_differences(op: Op) -> None:
+    x = op.arguments(SMALL)
+    assert torch.autograd.gradgradcheck(lambda *x: op.results(list(x), "reference")[0], x)
+
+
 def frozen(x: list[Tensor], but: set[int] = frozenset()) -> list[Tensor]:
     return [leaf.detach().clone().requires_grad_(k in but) for k, leaf in enumerate(x)]
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from drawn_layers import leaves, like, made, numbers
 from each import run_all
+from refusals import refuses
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
@@ -309,10 +310,8 @@ def a_saved_layer_gives_the_same_numbers(make: Make) -> None:
 def wrong_shapes_and_dtypes_are_refused(make: Make) -> None:
     layer = double(make)
     for shape in ((0, 4, D), (2, 0, D), (2, 4, D + 1), (4, D)):
-        with pytest.raises(InputError, match=rf"u must have shape \(B, T, {D}\); got"):
-            layer(numbers(*shape))
-    with pytest.raises(InputError, match="dtype"):
-        layer(torch.zeros(2, 3, D))
+        refuses(InputError, rf"u must have shape \(B, T, {D}\); got", layer, numbers(*shape))
+    refuses(InputError, "dtype", layer, torch.zeros(2, 3, D))
 
 
 @law
@@ -322,8 +321,7 @@ def states_that_cannot_be_are_refused(make: Make) -> None:
     wrong = [(u[:2], state), (u, (*state, state[0])), (u, next(leaves(state)))]
     wrong += [(u, torch.utils._pytree.tree_map(lambda x: x.float(), state))]
     for arguments in wrong:
-        with pytest.raises(InputError, match="state"):
-            layer(*arguments)
+        refuses(InputError, "state", layer, *arguments)
 
 
 # ------------------------------------------------------------------------------------------------ exceptions
@@ -342,8 +340,7 @@ EXCEPTIONS: dict[str, tuple[str, ...]] = {
 def test_states_are_refused_where_whole_sequences_are_read() -> None:
     for name in WHOLE:
         layer, u = double(maker_of(name, {})), numbers(2, 5, D)
-        with pytest.raises(InputError, match=r"state must be None|both ends"):
-            layer(u, layer(u)[1])
+        refuses(InputError, r"state must be None|both ends", layer, u, layer(u)[1])
 
 
 def test_exceptions_name_laws_and_models_that_are_there() -> None:

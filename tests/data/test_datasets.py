@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from each import each
+from refusals import refuses
 
 from physml.base.errors import ConfigError, DataError
 from physml.base.paths import ROOT
@@ -106,10 +107,8 @@ def test_the_table_of_data_sets_is_that_of_conf() -> None:
     ],
 )
 def test_a_file_that_cannot_be_right_is_refused_and_an_unknown_data_set_gets_a_near_name(keys, says) -> None:
-    with pytest.raises(ConfigError, match=says):
-        DataFile(**({"name": "x", "purpose": "y"} | keys))
-    with pytest.raises(ConfigError, match=r"no data set mnits\. Did you mean mnist"):
-        upstream("mnits")
+    refuses(ConfigError, says, DataFile, **({"name": "x", "purpose": "y"} | keys))
+    refuses(ConfigError, r"no data set mnits\. Did you mean mnist", upstream, "mnits")
 
 
 # ---------------------------------------------------------------------------- verification
@@ -145,8 +144,7 @@ def test_what_is_not_published_is_refused_by_name_and_not_cached(
 ):
     numbers, store = Numbers(monkeypatch, **keys), with_verify(store, mode)
     place(store, content)
-    with pytest.raises(DataError, match=says):
-        store.read(numbers.set)
+    refuses(DataError, says, store.read, numbers.set)
     assert numbers.calls == ("known" in keys), "it is not read before it is known"
     assert not cached(store) and not store.used and not (store.cache / "pins").exists()
 
@@ -166,13 +164,11 @@ def test_without_a_published_checksum_the_first_file_counts(store, monkeypatch, 
     assert store.used["set/n.txt"]["verified"] == "first seen" and "unverified" in caplog.text
     assert kind_of(store.used.values()) == "pinned"
     place(store, B)
-    with pytest.raises(DataError, match="first seen here"):
-        store.read(numbers.set)
+    refuses(DataError, "first seen here", store.read, numbers.set)
     (pin,) = (store.cache / "pins").rglob("*.sha256")
     pin.write_bytes(b"\xff\xfe")  # no text
     place(store, A)
-    with pytest.raises(DataError, match="first seen here"):
-        store.read(numbers.set)
+    refuses(DataError, "first seen here", store.read, numbers.set)
 
 
 def test_other_bytes_of_the_right_content_run_as_content_verified(store, monkeypatch) -> None:
@@ -201,16 +197,14 @@ def test_off_takes_another_content_says_so_and_is_not_taken_for_checked(store, m
     place(store, b"1\n2\n4\n")
     assert loose.read(numbers.set)["n"].tolist() == [1, 2, 4]
     assert kind_of(loose.used.values()) == "unverified data"
-    with pytest.raises(DataError, match="not the published one"):
-        with_verify(store, "content").read(numbers.set)
+    refuses(DataError, "not the published one", with_verify(store, "content").read, numbers.set)
 
 
 def test_another_form_of_a_file_runs_as_content_verified(store, monkeypatch) -> None:
     numbers = Numbers(monkeypatch, sha=None, known=True, also=("n.lst",))
     numbers.set = replace(numbers.set, read=lambda files: {"n": np.array([1, 2, 3])})
     path = place(store, B, "n.lst")
-    with pytest.raises(DataError, match=rf"{path} stands in for set/n\.txt in another form"):
-        store.read(numbers.set)
+    refuses(DataError, rf"{path} stands in for set/n\.txt in another form", store.read, numbers.set)
     loose = with_verify(store, "content")
     loose.read(numbers.set)
     assert kind_of(loose.used.values()) == "content-verified"
@@ -255,8 +249,7 @@ def test_an_archive_is_read_packed_and_has_its_members(store, monkeypatch) -> No
 def test_its_folder_will_do_where_the_content_is_compared(store, monkeypatch) -> None:
     zipped = Zipped(monkeypatch, content=CONTENT)
     place(store, A, "z/n.txt")
-    with pytest.raises(DataError, match=r"unpacked z\.zip, whose members have no published checksums"):
-        store.read(zipped.set)
+    refuses(DataError, r"unpacked z\.zip, whose members have no published checksums", store.read, zipped.set)
     loose = with_verify(store, "content")
     assert loose.read(zipped.set)["n"].tolist() == [3, 1, 2]
     assert kind_of(loose.used.values()) == "content-verified"
@@ -270,8 +263,7 @@ def test_its_folder_will_do_where_each_member_that_is_read_has_a_checksum(store,
     assert store.read(zipped.set)["n"].tolist() == [3, 1, 2]
     assert {entry["verified"] for entry in store.used.values()} == {"bytes"}
     place(store, B, "z/n.txt")
-    with pytest.raises(DataError, match=r"z/n\.txt"):
-        store.read(zipped.set)
+    refuses(DataError, r"z/n\.txt", store.read, zipped.set)
 
 
 def test_a_fixture_stands_in_and_real_files_are_not_looked_at(store, monkeypatch) -> None:

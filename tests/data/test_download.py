@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 from physml.base.errors import ConfigError, DataError
 from physml.cli import main
@@ -144,8 +145,7 @@ LONGER = CONTENT + bytes(9)
 )
 def test_what_is_not_the_file_is_refused_and_not_kept(server, store, content, headers, says) -> None:
     server.content, server.headers = content, headers
-    with pytest.raises(DataError, match=f"{server.url}: {says}"):
-        download.get(dataset(server.url), store)
+    refuses(DataError, f"{server.url}: {says}", download.get, dataset(server.url), store)
     assert left(store) == set()
 
 
@@ -154,8 +154,7 @@ def test_an_address_may_lead_on(server, store) -> None:
     assert download.get(dataset(server.url), store) == [target(store)]
     server.leads = ["/a"] * 99
     target(store).unlink()
-    with pytest.raises(DataError, match="leads on more than 10 times"):
-        download.get(dataset(server.url), store)
+    refuses(DataError, "leads on more than 10 times", download.get, dataset(server.url), store)
 
 
 def test_no_address_leads_from_https_to_http(store, monkeypatch) -> None:
@@ -169,8 +168,7 @@ def test_no_address_leads_from_https_to_http(store, monkeypatch) -> None:
         return response
 
     monkeypatch.setattr(requests, "get", answer)
-    with pytest.raises(DataError, match="it leads from https to http:"):
-        download.get(dataset("https://x.org/a"), store)
+    refuses(DataError, "it leads from https to http:", download.get, dataset("https://x.org/a"), store)
 
 
 def test_without_network_the_message_has_all_one_needs(server, store) -> None:
@@ -190,8 +188,7 @@ def test_without_a_published_checksum_the_first_download_is_pinned(server, store
     (record,) = [r for r in caplog.records if r.name.startswith("physml") and r.levelno >= logging.WARNING]
     assert "unverified" in record.getMessage() and SHA256 in record.getMessage()
     target(store).write_bytes(CONTENT[::-1])
-    with pytest.raises(DataError, match="first seen here"):
-        verify.verified(unhashed, store)
+    refuses(DataError, "first seen here", verify.verified, unhashed, store)
 
 
 def test_a_member_comes_from_its_archive_where_it_has_no_address_of_its_own(server, store, tmp_path) -> None:
@@ -236,8 +233,7 @@ def test_a_stopped_download_is_kept_and_goes_on_next_time(server, store, monkeyp
 def test_a_file_that_changed_meanwhile_is_sent_anew(server, store) -> None:
     server.cuts = [download.CHUNK, 0]
     unhashed = dataset(server.url, sha256=None, size=None)
-    with pytest.raises(DataError, match="connection ended too early"):
-        download.get(unhashed, store)
+    refuses(DataError, "connection ended too early", download.get, unhashed, store)
     server.content, server.version = CONTENT[::-1], '"2"'
     download.get(unhashed, store)
     assert server.asked[-1] == f"bytes={download.CHUNK}-" and target(store).read_bytes() == CONTENT[::-1]
@@ -247,8 +243,7 @@ def test_halves_of_two_versions_are_never_joined(server, store, monkeypatch) -> 
     """A disk that is full, or a kill, just after a newer file has begun to come."""
     server.cuts = [download.CHUNK, 0]
     unhashed = dataset(server.url, sha256=None, size=None)
-    with pytest.raises(DataError, match="connection ended too early"):
-        download.get(unhashed, store)
+    refuses(DataError, "connection ended too early", download.get, unhashed, store)
     server.content, server.version = CONTENT[::-1], '"2"'
 
     def full(*_) -> None:
@@ -288,8 +283,7 @@ def test_half_a_file_is_used_where_it_can_be(server, store, half, ranges, sha256
 
 def test_a_part_that_is_too_long_is_thrown_away(server, store) -> None:
     put(part(store), CONTENT + b"x")
-    with pytest.raises(DataError, match="shorter than what was downloaded before"):
-        download.get(dataset(server.url), store)
+    refuses(DataError, "shorter than what was downloaded before", download.get, dataset(server.url), store)
     download.get(dataset(server.url), store)
     assert target(store).read_bytes() == CONTENT
 
@@ -358,8 +352,7 @@ def test_a_change_that_keeps_size_and_time_is_seen_by_check(known, store) -> Non
 def test_names_are_of_data_sets_or_of_tasks_and_may_stand_behind_options(known) -> None:
     assert catalogue.choose(["reads"]) == catalogue.choose(["set"]) == catalogue.Chosen(("set",), ())
     assert catalogue.choose(["noise"]) == catalogue.Chosen((), ("noise",))
-    with pytest.raises(ConfigError, match=r"no data set or task raeds\. Did you mean reads"):
-        catalogue.choose(["raeds"])
+    refuses(ConfigError, r"no data set or task raeds\. Did you mean reads", catalogue.choose, ["raeds"])
     options = main.parsed(["data", "check", "--verify", "content", "mnist", "ptb"])
     assert (options.names, options.verify) == (["mnist", "ptb"], "content")
 

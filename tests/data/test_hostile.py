@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from refusals import refuses
 from scipy.io import savemat
 
 from physml.base.errors import DataError
@@ -39,8 +40,7 @@ from physml.data.store import Store
 
 
 def refused(content: bytes, allowed, says: str) -> None:
-    with pytest.raises(DataError, match=f"file cannot be read: .*{says}"):
-        unpickle(content, allowed, "file")
+    refuses(DataError, f"file cannot be read: .*{says}", unpickle, content, allowed, "file")
 
 
 # ---------------------------------------------------------------------------- pickles
@@ -221,8 +221,7 @@ def test_a_zip_is_refused_by_its_declared_sizes_and_by_other_ways_to_pack(tmp_pa
     path = zipped(tmp_path / "x.zip")
     assert path.stat().st_size < 1 << 20
     for read in (open_tree, lambda p: npz(p, ["a"]), lambda p: read_arrays(p, "asked")):
-        with pytest.raises(DataError, match=f"would unpack to {ZEROS} bytes"):
-            read(path)
+        refuses(DataError, f"would unpack to {ZEROS} bytes", read, path)
     with pytest.raises(DataError, match="method 12 of a"):
         open_tree(zipped(tmp_path / "x.zip", 1 << 20, "a", zipfile.ZIP_BZIP2))
 
@@ -235,8 +234,7 @@ def test_a_zip_that_declares_too_little_unpacks_no_more(tmp_path: Path) -> None:
     content = content.replace(struct.pack("<II", packed, FEWER), struct.pack("<II", packed, 1000))
     path.write_bytes(content)
     tracemalloc.start()
-    with pytest.raises(DataError, match="not a valid zip archive at member"):
-        open_tree(path).bytes("a.npy")
+    refuses(DataError, "not a valid zip archive at member", open_tree(path).bytes, "a.npy")
     assert tracemalloc.get_traced_memory()[1] < 6 << 20
     tracemalloc.stop()
 
@@ -247,13 +245,10 @@ def test_a_tar_and_a_gzip_file_are_read_up_to_their_limits(tmp_path: Path) -> No
     info.size = FEWER
     for module in (gzip, bz2):
         (tmp_path / "x.tar").write_bytes(module.compress(info.tobuf() + bytes(FEWER + 1024)))
-        with pytest.raises(DataError, match="unpacks to more than"):
-            open_tree(tmp_path / "x.tar").names()
+        refuses(DataError, "unpacks to more than", open_tree(tmp_path / "x.tar").names)
     assert gunzip(gzip.compress(b"abc"), "f") == b"abc"
-    with pytest.raises(DataError, match="f would unpack to"):
-        gunzip(gzip.compress(bytes(FEWER)), "f")
-    with pytest.raises(DataError, match="f is not a valid gzip file"):
-        gunzip(gzip.compress(b"abc")[:10] + b"\xff" * 20, "f")
+    refuses(DataError, "f would unpack to", gunzip, gzip.compress(bytes(FEWER)), "f")
+    refuses(DataError, "f is not a valid gzip file", gunzip, gzip.compress(b"abc")[:10] + b"\xff" * 20, "f")
 
 
 def test_a_sparse_member_of_a_tar_is_refused_by_its_size(tmp_path: Path) -> None:
@@ -262,8 +257,7 @@ def test_a_sparse_member_of_a_tar_is_refused_by_its_size(tmp_path: Path) -> None
         info = tarfile.TarInfo("a")
         info.pax_headers = {f"GNU.sparse.{key}": value for key, value in sparse_file.items()}
         archive.addfile(info, io.BytesIO())
-    with pytest.raises(DataError, match=rf"a has {1 << 40} bytes"):
-        open_tree(tmp_path / "x.tar").bytes("a")
+    refuses(DataError, rf"a has {1 << 40} bytes", open_tree(tmp_path / "x.tar").bytes, "a")
 
 
 @pytest.mark.parametrize("part", ["indices", "indptr"])
@@ -278,8 +272,7 @@ def test_a_sparse_matrix_that_points_outside_is_refused_before_scipy_follows(par
     assert content.count(stored.tobytes()) == 1
     path.write_bytes(content.replace(stored.tobytes(), changed.tobytes()))
     files = SimpleNamespace(path=lambda name: tmp_path / name, sizes=lambda *sizes: sizes)
-    with pytest.raises(DataError, match=r"matrix names row|do not fit its values|not a valid MATLAB"):
-        SNAP_PATENTS.read(files)
+    refuses(DataError, r"matrix names row|do not fit its values|not a valid MATLAB", SNAP_PATENTS.read, files)
 
 
 @pytest.mark.usefixtures("spare")
@@ -287,13 +280,11 @@ def test_a_mat_file_is_refused_by_what_it_unpacks_to(tmp_path: Path) -> None:
     savemat(tmp_path / "x.mat", {"a": np.eye(3), "s": {"deep": 1}, "t": "text"}, do_compression=True)
     assert (mat(tmp_path / "x.mat", ["a"])["a"] == np.eye(3)).all()
     for name, says in (("b", "has no b; it has a, s, t"), ("s", "it is struct"), ("t", "it is char")):
-        with pytest.raises(DataError, match=says):
-            mat(tmp_path / "x.mat", [name])
+        refuses(DataError, says, mat, tmp_path / "x.mat", [name])
     head = (tmp_path / "x.mat").read_bytes()[:128]
     packed = zlib.compress(struct.pack("<II", 14, FEWER) + bytes(FEWER))
     (tmp_path / "x.mat").write_bytes(head + struct.pack("<II", 15, len(packed)) + packed)
-    with pytest.raises(DataError, match="would unpack to"):
-        mat(tmp_path / "x.mat", ["a"])
+    refuses(DataError, "would unpack to", mat, tmp_path / "x.mat", ["a"])
 
 
 def npy_bytes(array: np.ndarray) -> bytes:
@@ -318,20 +309,16 @@ def header(text: str) -> bytes:
     ],
 )
 def test_an_npy_must_hold_what_its_header_declares(content: bytes, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"f is not a valid \.npy file"):
-        npy(content, "f")
+    refuses(DataError, r"f is not a valid \.npy file", npy, content, "f")
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
         archive.writestr("a.npy", content)
-    with pytest.raises(DataError, match=r"x\.npz: a is not a valid \.npy file"):
-        npz(tmp_path / "x.npz", ["a"])
-    with pytest.raises(DataError, match="damaged or foreign"):
-        read_arrays(tmp_path / "x.npz", "asked")
+    refuses(DataError, r"x\.npz: a is not a valid \.npy file", npz, tmp_path / "x.npz", ["a"])
+    refuses(DataError, "damaged or foreign", read_arrays, tmp_path / "x.npz", "asked")
 
 
 def test_json_may_not_be_deeper_than_python_reads() -> None:
     for content in (b"[" * 100_000, b"\xff", b""):
-        with pytest.raises(DataError, match="f is not valid JSON"):
-            json_value(content, "f")
+        refuses(DataError, "f is not valid JSON", json_value, content, "f")
 
 
 def test_a_member_without_a_name_or_with_a_wrong_length_of_it_is_refused_in_a_short_line(tmp_path) -> None:
@@ -343,8 +330,7 @@ def test_a_member_without_a_name_or_with_a_wrong_length_of_it_is_refused_in_a_sh
     at = content.index(b"PK\x01\x02")
     # its one letter is an extra field
     path.write_bytes(content[: at + 28] + b"\0\0\1\0" + content[at + 32 :])
-    with pytest.raises(DataError, match=r"no name|not a valid zip"):
-        open_tree(path)
+    refuses(DataError, r"no name|not a valid zip", open_tree, path)
     # the message of zipfile quotes a thousand bytes of the file
     path.write_bytes(whole[:26] + struct.pack("<H", 5000) + whole[28:])
     with pytest.raises(DataError, match="File name in directory") as caught:
@@ -379,8 +365,7 @@ def test_what_is_no_file_is_refused_at_once(kind: str, tmp_path: Path, monkeypat
     IN_PLACE[kind](path)
     with pytest.raises(DataError, match=rf"genius\.mat must be a file, but .*genius\.mat is {kind}"):
         Store(tmp_path, tmp_path / "cache", "off").read(GENIUS_GRAPH)
-    with pytest.raises(DataError, match=f"is {kind}.*expected a file"):
-        read_bytes(path)
+    refuses(DataError, f"is {kind}.*expected a file", read_bytes, path)
 
 
 def test_a_fifo_in_an_unpacked_folder_is_refused_at_once(tmp_path: Path) -> None:
@@ -396,8 +381,7 @@ def test_a_fifo_in_an_unpacked_folder_is_refused_at_once(tmp_path: Path) -> None
 @pytest.mark.parametrize("data", [zinc.ZINC, zinc.ZINC_SUBSTITUTE, GENIUS_GRAPH], ids=lambda data: data.name)
 def test_a_fixture_is_not_taken_for_published_files(data, tmp_path: Path) -> None:
     data.fixture(tmp_path)
-    with pytest.raises(DataError, match="expected"):
-        Store(tmp_path, tmp_path / "cache").read(data)
+    refuses(DataError, "expected", Store(tmp_path, tmp_path / "cache").read, data)
     assert not (tmp_path / "cache/pins").exists()
     assert Store(None, tmp_path / "cache", fixtures=True).read(data)
 

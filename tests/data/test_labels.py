@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 from physml.base.errors import DataError
 from physml.data.files.gaps import without_gaps
@@ -48,8 +49,7 @@ def test_classes_are_the_values_of_train(train: Any, test: Any, classes: tuple, 
     ],
 )
 def test_labels_that_no_score_can_come_from(train: Any, test: Any, says: str) -> None:
-    with pytest.raises(DataError, match=says):
-        coded({"train": [*train], "test": [*test]}, "toy")
+    refuses(DataError, says, coded, {"train": [*train], "test": [*test]}, "toy")
 
 
 def test_declared_classes_keep_their_order_gaps_are_told_and_equal_rows_counted(caplog) -> None:
@@ -131,8 +131,6 @@ def test_tables_as_spreadsheets_write_them(tmp_path: Path, content: bytes) -> No
 def test_tables_that_cannot_be_right(tmp_path: Path, content: str, says: str) -> None:
     path = tmp_path / "waves.csv"
     path.write_text(content)
-    with pytest.raises(DataError, match=says):
-        table(path)
+    refuses(DataError, says, table, path)
     path.write_bytes("ä".encode("latin-1"))
-    with pytest.raises(DataError, match="no text in UTF-8: byte 0 is 0xe4"):
-        table(path)
+    refuses(DataError, "no text in UTF-8: byte 0 is 0xe4", table, path)

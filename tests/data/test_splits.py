@@ -4,8 +4,8 @@ import shutil
 from runpy import run_path
 
 import numpy as np
-import pytest
 from each import each
+from refusals import refuses
 
 from physml.base.errors import DataError
 from physml.base.paths import ROOT
@@ -35,10 +35,7 @@ def test_a_changed_or_missing_file_and_an_unknown_name_are_refused_by_name(tmp_p
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    with pytest.raises(DataError, match=r"psmnist-torch-5544\.npy is damaged"):
-        splits.load_index("psmnist-torch-5544")
+    refuses(DataError, r"psmnist-torch-5544\.npy is damaged", splits.load_index, "psmnist-torch-5544")
     (folder / "mnist-valid-3000.npy").unlink()
-    with pytest.raises(DataError, match=r"mnist-valid-3000\.npy cannot be read"):
-        splits.load_index("mnist-valid-3000")
-    with pytest.raises(DataError, match=r"no index mnist-valid-300\. .*mnist-valid-3000"):
-        splits.load_index("mnist-valid-300")
+    refuses(DataError, r"mnist-valid-3000\.npy cannot be read", splits.load_index, "mnist-valid-3000")
+    refuses(DataError, r"no index mnist-valid-300\. .*mnist-valid-3000", splits.load_index, "mnist-valid-300")

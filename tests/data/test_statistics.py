@@ -1,7 +1,4 @@
-"""What is known of data: how far recorded ones are proved, and the statistics in conf/dataset.
-
-Those hold for the data at hand, and noise is refused.
-"""
+"""What is known of data: how far recorded ones are proved; statistics in conf/dataset, which refuse noise."""
 
 from contextlib import nullcontext
 from dataclasses import replace

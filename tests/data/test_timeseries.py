@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 from physml.base.errors import DataError
 from physml.data.readers import ecg5000, eigenworms
@@ -101,8 +102,7 @@ def test_a_ts_file_that_cannot_be_right_is_refused(tmp_path: Path, old: str, new
         read_ts(path)
     assert str(path) in str(refusal.value)
     path.write_bytes(b"PK\x03\x04\xff\xfe\x00")
-    with pytest.raises(DataError, match="is no text file"):
-        read_ts(path)
+    refuses(DataError, "is no text file", read_ts, path)
 
 
 def toy(folder: Path) -> Cases:
@@ -120,8 +120,7 @@ def toy(folder: Path) -> Cases:
     ],
 )
 def test_another_problem_or_shape_is_refused(tmp_path: Path, name: str, n: list[int], labels, says) -> None:
-    with pytest.raises(DataError, match=says):
-        toy(tmp_path).expect(name, n, labels)
+    refuses(DataError, says, toy(tmp_path).expect, name, n, labels)
     for steps, dimensions in ((17_984, 2), (3, 6)):
         with pytest.raises(DataError, match=f"must have {steps} steps of {dimensions} dim.*; got 3 of 2"):
             toy(tmp_path).stacked([steps], dimensions)

@@ -72,8 +72,6 @@ def edited(root: Path, name: str, edit: Callable[[bytes], bytes]) -> None:
 
 
 def flip(name: str, at: float = 0.5) -> Change:
-    """One byte somewhere in a file."""
-
     def edit(content: bytes) -> bytes:
         k = int(at * len(content))
         return content[:k] + bytes([content[k] ^ 0xFF]) + content[k + 1 :]
@@ -119,7 +117,6 @@ def idx(root: Path, kind: str, edit: Callable[[np.ndarray], np.ndarray]) -> None
 
 @spoiling
 def tar(root: Path, edit: Callable[[Members], Members | None], name: str = speech.ARCHIVE) -> None:
-    """Other members in a tar.gz."""
     with tarfile.open(root / name) as archive:
         members = {m.name.removeprefix("./"): archive.extractfile(m).read() for m in archive.getmembers()}
     write_tar(root / name, edit(members) or members)
@@ -127,7 +124,6 @@ def tar(root: Path, edit: Callable[[Members], Members | None], name: str = speec
 
 @spoiling
 def packed(root: Path, edit: Callable[[Members], Members | None], name: str = har.ARCHIVE) -> None:
-    """Other members in a zip."""
     with zipfile.ZipFile(root / name) as archive:
         members = {info.filename: archive.read(info) for info in archive.infolist()}
     write_zip(root / name, edit(members) or members)
@@ -181,7 +177,6 @@ def half(name: str) -> Callable[[Members], None]:
 
 
 def clip(content: bytes) -> Change:
-    """Something else in place of one clip."""
     return tar(one(CLIP, content))
 
 
@@ -206,7 +201,6 @@ of_imdb, of_cifar = (functools.partial(tar, name=name) for name in (imdb.ARCHIVE
 
 
 def batch(name: str, change: Callable[[bytes], bytes]) -> Change:
-    """A changed member in the archive of CIFAR-10."""
     return of_cifar(member(f"{cifar10.TOP}/{name}", change))
 
 
@@ -406,7 +400,6 @@ def arrays(root: Path, name: str, **edits: Callable[[np.ndarray], np.ndarray]) -
 
 
 def first(value: float) -> Callable[[np.ndarray], np.ndarray]:
-    """Another first number."""
     return lambda array: np.r_[value, array.flat[1:]].reshape(array.shape).astype(array.dtype)
 
 

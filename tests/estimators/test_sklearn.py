@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from refusals import refuses
 from torch import Tensor, nn
 
 pytest.importorskip("sklearn", reason="needs the extra estimators")
@@ -61,8 +62,7 @@ def test_sequences_of_several_channels_and_of_any_length() -> None:
     probabilities = model.predict_proba(X[:, :13])
     assert probabilities.shape == (60, 2) and np.allclose(probabilities.sum(1), 1)
     for wrong, got in ((X[:, :, :2], r"\(60, 20, 2\)"), (X[:, :, 0], "")):
-        with pytest.raises(InputError, match=rf"X must have shape \(n, T, 3\).*{got}"):
-            model.predict(wrong)
+        refuses(InputError, rf"X must have shape \(n, T, 3\).*{got}", model.predict, wrong)
 
 
 def test_a_constant_channel_is_only_centred_and_few_sequences_are_split() -> None:
@@ -151,8 +151,7 @@ def test_the_names_are_those_of_recurrent_models() -> None:
     ],
 )
 def test_wrong_settings_are_refused_by_fit(settings: dict[str, Any], error: Any, message: str) -> None:
-    with pytest.raises(error, match=message):
-        classifier(**settings).fit(X, y)
+    refuses(error, message, classifier(**settings).fit, X, y)
 
 
 def test_one_class_alone_is_refused_and_a_loss_that_explodes_is_one_line() -> None:
@@ -162,14 +161,11 @@ def test_one_class_alone_is_refused_and_a_loss_that_explodes_is_one_line() -> No
         SequenceRegressor("tanh_rnn", epochs=50, learning_rate=1e30, random_state=0).fit(X, X[:, -1, 0])
 
 
-def test_several_numbers_per_sequence() -> None:
-    y = np.stack([100 + 50 * X[:, -1, 0], X[:, -2, 0]], 1)
-    model = SequenceRegressor(**{**QUICK, "random_state": 0, "epochs": 80}).fit(X, y)
+def test_there_may_be_several_numbers_per_sequence_and_pipelines_and_searches_work() -> None:
+    pairs = np.stack([100 + 50 * X[:, -1, 0], X[:, -2, 0]], 1)
+    model = SequenceRegressor(**{**QUICK, "random_state": 0, "epochs": 80}).fit(X, pairs)
     assert model.predict(X).shape == (60, 2)
-    assert model.score(X, y) > 0.9
-
-
-def test_they_work_in_pipelines_and_searches() -> None:
+    assert model.score(X, pairs) > 0.9
     model = make_pipeline(StandardScaler(), classifier(epochs=2))
     assert cross_val_score(model, X[:, :, 0], y, cv=2).shape == (2,)
     search = GridSearchCV(classifier(epochs=1), {"layer": ["lem", "gru"]}, cv=2).fit(X, y)
@@ -216,12 +212,10 @@ def test_series_of_several_channels_and_short_ones() -> None:
     again = pickle.loads(pickle.dumps(clone(model).fit(series)))
     assert np.array_equal(again.predict(3), model.predict(3))
     assert forecaster(epochs=1).fit([1.0, 2.0]).predict(2).shape == (2,)
-    with pytest.raises(InputError, match="y must have 2 channels, as in fit; got 1"):
-        model.predict(3, y=[1.0, 2.0])
+    refuses(InputError, "y must have 2 channels, as in fit; got 1", model.predict, 3, y=[1.0, 2.0])
     for wrong in ([1.0], [[[1.0]]], [1.0, np.nan]):
         with pytest.raises(ValueError):
             forecaster().fit(wrong)
     with pytest.raises(NotFittedError):
         forecaster().predict(3)
-    with pytest.raises(InputError, match="steps must be positive; got 0"):
-        model.predict(0)
+    refuses(InputError, "steps must be positive; got 0", model.predict, 0)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from refusals import refuses
 from safetensors import safe_open
 from safetensors.torch import save_file
 
@@ -78,8 +79,7 @@ def test_weights_are_found_beside_their_record(roots: Path, tmp_path: Path, monk
         want = physml.load(path)(x)[0]
     assert torch.equal(physml.load(path)(x)[0], want)
     (tmp_path / "moved" / "runs").rename(tmp_path / "elsewhere")
-    with pytest.raises(DataError, match=r"is not there. Set .* It is not beside .*seed0.json either"):
-        physml.load(path)
+    refuses(DataError, r"is not there. Set .* It is not beside .*seed0.json either", physml.load, path)
     kept = tmp_path / "elsewhere" / "adhoc" / NAME / path.stem / "model.safetensors"
     path.with_suffix("").mkdir()
     kept.rename(path.with_suffix("") / "model.safetensors")
@@ -163,8 +163,7 @@ def test_a_layer_of_ones_own_is_exported_with_its_file(roots: Path, tmp_path: Pa
     own = ("model=own", "model._target_=taken_rnn.TakenRNN", "model.d_hidden=4", f"plugins=[{plugin}]")
     spec = trained(*own, "task=adding", "runtime.save_model=true")
     run, out = str(spec.record_path), tmp_path / "out"
-    with pytest.raises(ConfigError, match="taken_rnn"):
-        export(run, "safetensors", out)
+    refuses(ConfigError, "taken_rnn", export, run, "safetensors", out)
     export(run, "safetensors", out, plugins=[plugin])
     assert yaml.safe_load((out / "config.yaml").read_text())["config"]["plugins"] == ["taken_rnn.py"]
     assert ran(out)[0] == "(2, 1)" and "runs the code of `taken_rnn.py`" in (out / "README.md").read_text()
@@ -179,8 +178,7 @@ def test_weights_that_come_with_physml_are_exported_by_their_experiment(name: st
 
 
 def test_names_that_mean_no_run_or_several(roots: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=f"there is no run addin-cornn.* Did you mean .*{NAME}"):
-        physml.load("addin-cornn")
+    refuses(ConfigError, f"there is no run addin-cornn.* Did you mean .*{NAME}", physml.load, "addin-cornn")
     with pytest.raises(DataError, match=r"seed 1 kept no weights. Train it again with"):
         physml.load(f"{NAME}/{record_path(roots, 1).stem}")
     again = record_path(roots).with_name(record_path(roots).name.replace("split0", "split7"))
@@ -196,8 +194,7 @@ def test_a_folder_with_files_is_left_alone_unless_forced(roots: Path, tmp_path: 
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(InputError, match=r"is not empty. Name another folder, or add --force"):
         export(NAME, "safetensors", tmp_path)
-    with pytest.raises(InputError, match=r"is a file. Name a folder"):
-        export(NAME, "safetensors", tmp_path / "mine.txt")
+    refuses(InputError, r"is a file. Name a folder", export, NAME, "safetensors", tmp_path / "mine.txt")
     export(NAME, "safetensors", tmp_path, force=True)
     assert (tmp_path / "mine.txt").read_text() == "mine"
 
@@ -210,8 +207,7 @@ def test_a_network_of_one_graph_is_loaded_with_its_number_of_nodes(roots: Path) 
 
 
 def test_graphs_and_lengths_of_weights_are_refused_and_leave_nothing(roots: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="works on graphs"):
-        traced(physml.load("texas-gcn"))
+    refuses(InputError, "works on graphs", traced, physml.load("texas-gcn"))
     with pytest.raises(InputError, match="--lengths is for a graph"):
         export(NAME, "safetensors", tmp_path / "out", lengths=True)
     assert not (tmp_path / "out").exists()
@@ -245,8 +241,6 @@ def test_hostile_weights_are_refused_in_one_line(kind: str, roots: Path, tmp_pat
 
 def test_a_pickle_is_never_opened(roots: Path, tmp_path: Path) -> None:
     torch.save({"a": 1}, tmp_path / "it.safetensors")
-    with pytest.raises(RecordError, match="is not a network that physml has kept"):
-        physml.load(tmp_path / "it.safetensors")
+    refuses(RecordError, "is not a network that physml has kept", physml.load, tmp_path / "it.safetensors")
     torch.save({"a": 1}, tmp_path / "it.json")
-    with pytest.raises(RecordError, match="is damaged"):
-        physml.load(tmp_path / "it.json")
+    refuses(RecordError, "is damaged", physml.load, tmp_path / "it.json")

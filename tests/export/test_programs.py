@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from refusals import refuses
 from torch import Tensor, nn
 from variants import variants
 
@@ -42,11 +43,6 @@ def recurrent() -> list[str]:
     return sorted(
         name for name, cls in layers.items() if not build.passes_messages(cls) and name not in WHOLE
     )
-
-
-def test_all_recurrent_models_are_found() -> None:
-    assert {"lem", "cornn", "unicornn", "lstm", "gru", "exprnn", "lipschitz", "indrnn"} <= set(recurrent())
-    assert len(recurrent()) == 42
 
 
 COMMON = ("lem", "unicornn", "gru")  # the others with --grid
@@ -115,10 +111,8 @@ def test_networks_of_other_tasks(overrides: list[str], sizes: dict[str, Any]) ->
 
 def test_what_has_no_loop_over_time_says_so_in_one_line() -> None:
     for model, name in {"bilstm": "BiLSTM", "nrde": "NeuralRDE"}.items():
-        with pytest.raises(InputError, match=rf"{name} cannot go on from a state.*--to safetensors"):
-            traced(network(model))
-    with pytest.raises(InputError, match=r"works on graphs, .* Export it with --to safetensors\."):
-        traced(nn.Linear(2, 2))
+        refuses(InputError, rf"{name} cannot go on from a state.*--to safetensors", traced, network(model))
+    refuses(InputError, r"works on graphs, .* Export it with --to safetensors\.", traced, nn.Linear(2, 2))
     with pytest.raises(InputError, match="lengths are for a network that reads the last true step"):
         traced(network("lem", readout="every"), lengths=True)
 
@@ -155,8 +149,7 @@ class Sideways(FromOne):
     ],
 )
 def test_layers_of_ones_own_that_do_not_fit_are_refused(layer: type[nn.Module], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        run(SequenceModel(lambda d: layer(), 2, 3, "last", False).eval())
+    refuses(InputError, message, run, SequenceModel(lambda d: layer(), 2, 3, "last", False).eval())
 
 
 class Echo(FromOne):
@@ -170,7 +163,9 @@ class Echo(FromOne):
         return super().forward(u, (torch.zeros(u.shape[0], 2),) if state is None else state)
 
 
-def test_a_layer_without_parameters_is_exported() -> None:
+def test_all_recurrent_models_are_found_and_a_layer_without_parameters_is_exported() -> None:
+    assert {"lem", "cornn", "unicornn", "lstm", "gru", "exprnn", "lipschitz", "indrnn"} <= set(recurrent())
+    assert len(recurrent()) == 42
     assert run(SequenceModel(lambda d: Echo(), 2, 3, "last", False).eval()) < ROUNDING
 
 

@@ -11,13 +11,11 @@ REFERENCE = Path(__file__).parents[1] / "reference"
 
 @functools.cache
 def paper_tables() -> dict[str, dict[str, Any]]:
-    """Entries of paper_tables.yaml by id."""
     return {entry["id"]: entry for entry in _load("paper_tables.yaml")}
 
 
 @functools.cache
 def paper_recipes() -> dict[str, dict[str, Any]]:
-    """Entries of recipes.yaml by id."""
     return {entry["id"]: entry for entry in _load("recipes.yaml")["recipes"]}
 
 

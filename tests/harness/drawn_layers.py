@@ -33,7 +33,6 @@ def randomised(layer: Any, scale: float, seed: int) -> Any:
 
 
 def zeroed(layer: nn.Module) -> nn.Module:
-    """The layer with all weights 0, and without gradients."""
     for p in layer.parameters():
         nn.init.zeros_(p)
     return layer.requires_grad_(False)
@@ -50,7 +49,6 @@ def train(layer: nn.Module, steps: int) -> None:
 
 
 def leaves(state: Any) -> Iterator[Tensor]:
-    """The tensors of a state, however it is nested."""
     if isinstance(state, Tensor):
         yield state
     else:

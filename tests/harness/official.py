@@ -44,7 +44,6 @@ def filled(make: Make) -> nn.Module:
 
 
 def given(*shape: int) -> Tensor:
-    """The input."""
     return torch.from_numpy(numbers(-1, shape)).requires_grad_()
 
 

@@ -33,7 +33,6 @@ def outputs(environment):
 
 
 def pilots(environment):
-    """Process ids of the pilots of this cluster."""
     pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:

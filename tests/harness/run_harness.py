@@ -66,7 +66,6 @@ def spec_of(overrides: list[str]) -> RunSpec:
 
 
 def make(spec: RunSpec, **options: Any) -> dict[str, Any]:
-    """The run in this process."""
     return perform(spec, LineReporter(), **options)
 
 
@@ -94,7 +93,6 @@ def odd_trainer(spec: RunSpec, *options: Any, **more: Any) -> Trainer:
 
 
 def times_off(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows of a curve without the times."""
     return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
 
 
@@ -138,7 +136,6 @@ class Started:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """And wait for its end."""
         self.send_signal(signal.SIGKILL)
         self.wait()
 
@@ -162,7 +159,6 @@ def start_holding(spec: RunSpec) -> Started:
 
 
 def start_command(arguments: list[str], output: Path) -> Started:
-    """`physml ARGUMENTS` as a process."""
     return Started(main.main, arguments, output)
 
 
@@ -174,12 +170,10 @@ def start_many(
 
 
 def specs_of(overrides: list[str]) -> list[RunSpec]:
-    """The runs of `physml run -m`."""
     return checked_specs([compose(combination) for combination in expand(overrides, names)], run=True)
 
 
 def until(condition: Callable[[], bool], timeout_s: float = 120.0) -> None:
-    """Wait for something that another process does."""
     end = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < end, "waited too long"
@@ -192,7 +186,6 @@ def task_class(name: str) -> Any:
 
 
 def holder(spec: RunSpec) -> int:
-    """The process id in the lock of a run."""
     text = (spec.work_folder / "lock").read_text()
     return int(text.partition("(pid ")[2].rstrip(")"))
 
@@ -210,7 +203,6 @@ def states(specs: list[RunSpec], **options: Any) -> list[str]:
 
 
 def steps_done(spec: RunSpec) -> int:
-    """Steps in the newest checkpoint."""
     state = checkpoint.load(spec.work_folder, spec.place.identity)
     return state["trainer"]["step"] if state else 0
 

@@ -17,7 +17,6 @@ ODD = torch.tensor([[0, 0, 0, 1, 1, 3, 4, 2], [1, 2, 2, 1, 3, 0, 2, 0]])  # dire
 
 
 def received(edge_index: Tensor, n: int = N) -> list[list[int]]:
-    """Who each node receives from."""
     return [[j for j, i in edge_index.T.tolist() if i == node] for node in range(n)]
 
 
@@ -47,12 +46,10 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def weights(layer: nn.Module) -> dict[str, np.ndarray]:
-    """The weights by their symbols."""
     return {name: p.detach().numpy() for name, p in layer.symbols().items()}
 
 
 def parameters(module: nn.Module) -> dict[str, np.ndarray]:
-    """The weights by their names."""
     return {name: p.detach().numpy() for name, p in module.named_parameters()}
 
 

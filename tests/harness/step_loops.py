@@ -18,12 +18,19 @@ Step = Callable[
 ]  # of one sequence: (layer, x, *state) to the output and the new state
 
 
-def lstm(s: dict[str, Tensor], x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, State]:
+def lstm(
+    s: dict[str, Tensor], x: Tensor, h: Tensor, c: Tensor, keep: float = 1.0, write: float = 1.0
+) -> tuple[Tensor, State]:
     """The one that several layers have in them, by its symbols."""
     i, f, o = (torch.sigmoid(s["W" + k] @ h + s["V" + k] @ x + s["b" + k]) for k in "ifo")
-    c = f * c + i * torch.tanh(s["Wg"] @ h + s["Vg"] @ x + s["bg"])
+    c = keep * f * c + write * i * torch.tanh(s["Wg"] @ h + s["Vg"] @ x + s["bg"])
     h = o * torch.tanh(c)
     return h, (h, c)
+
+
+def tanh(layer: nn.Module, x: Tensor, h: Tensor) -> tuple[Tensor, State]:
+    s = layer.symbols()
+    return (h := torch.tanh(s["W"] @ h + s["V"] @ x + s["b"])), (h,)
 
 
 def loop(step: Callable[..., tuple[Tensor, State]], u: Tensor, state: Any) -> list[Tensor]:

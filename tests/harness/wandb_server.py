@@ -20,8 +20,6 @@ KEY = "0" * 40
 
 @dataclass
 class Run:
-    """A run as it has arrived."""
-
     name: str
     bucket: dict[str, Any] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)

@@ -148,9 +148,7 @@ def orders(layer: type, k: int, name: str, **constants: Any) -> float:
 
 
 def test_2_2_7_the_order_of_long_term_gradients_from_rest() -> None:
-    """(2.36) wants y_k of order sqrt(t_k). From rest |y_k| <= t_k^2, so W gets dt^3, not dt^(3/2); b gets
-    dt.
-    """
+    """(2.36) wants y_k of order sqrt(t_k). From rest |y_k| <= t_k^2, so W gets dt^3, not dt^(3/2); b dt."""
     constants = {"gamma": 1, "epsilon": 1, "damping": "implicit"}
     assert orders(CoRNN, 5, "W", **constants) == pytest.approx(3, abs=0.2)
     assert orders(CoRNN, 5, "b", **constants) == pytest.approx(1, abs=0.2)
@@ -195,9 +193,7 @@ def test_3_2_2_for_t_where_its_states_are_bounded(
 
 
 def test_3_46_is_broken_by_the_lowest_of_three_layers() -> None:
-    """The printed contribution of layer 1 is of order dt^3. A signal that rises step by step gives order
-    dt.
-    """
+    """The printed contribution of layer 1 is of order dt^3. A signal that rises step by step gives dt."""
     greatest, printed = [], []
     for dt in (2e-3, 5e-4):
         layer = zeros(UnICORNN(1, 1, n_layers=3, dt=dt, alpha=1.0))
@@ -227,9 +223,7 @@ def test_3_2_4_leaves_out_all_later_steps_of_the_layers_above() -> None:
 
 @pytest.mark.parametrize("t_n, relative", [(0.1, 0.1), (3.0, None)])
 def test_3_2_3_holds_for_short_times_alone(t_n: float, relative: float | None) -> None:
-    """(3.50) takes 1 + t C for the product of n steps, which is exp(t C): the factor t_n is sin(omega t) /
-    omega.
-    """
+    """(3.50) takes 1 + t C for the product of n steps, exp(t C): the factor t_n is sin(omega t) / omega."""
     n, alpha, k = 200, 4.0, 6
     layer = zeros(UnICORNN(1, 1, n_layers=1, dt=t_n / n, alpha=alpha))
     u = signal(n, 1, 0).mul(0)

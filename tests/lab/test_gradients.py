@@ -138,7 +138,7 @@ def test_ids_have_no_gradient() -> None:
     assert not gradients.euclidean["readout.weight"][:2].any()  # the read-out acts at the last step alone
 
 
-def test_training_mode_and_empty_inputs_are_refused() -> None:
+def test_training_mode_empty_inputs_and_a_start_that_is_not_named_are_refused() -> None:
     layer, loss = layers()["lem"], squared_error(numbers(B, H))
     with pytest.raises(InputError, match=r"Call network.eval\(\) first"):
         gradient_by_step(layer.train(), numbers(B, T, D), loss)
@@ -147,8 +147,6 @@ def test_training_mode_and_empty_inputs_are_refused() -> None:
     with pytest.raises(InputError, match="of one sequence"):
         next(jacobian_products(layer, numbers(2, T, D)))
 
-
-def test_a_start_that_is_not_named_is_refused() -> None:
     class Elsewhere(Leaky):
         def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:
             return super().forward(u, (torch.ones(u.shape[0], H).to(u),) if state is None else state)

@@ -90,7 +90,6 @@ def heavy(slope=f, jacobian=df, speed=np.positive, rate=np.ones_like) -> System:
 
 
 def generalised() -> System:
-    """GHBNODE."""
     return heavy(speed=np.tanh, rate=lambda m: 1 - np.tanh(m) ** 2)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from drawn_layers import of_step
+from refusals import refuses
 from torch import Tensor, nn
 
 from physml.base.errors import ConfigError
@@ -168,11 +169,6 @@ def test_gradients_by_lag_are_those_of_weights_of_one_step(task: Adding) -> None
     assert torch.equal(torch.get_rng_state(), random)
 
 
-def test_a_network_without_a_printed_bound_has_no_columns_of_it(task: Adding) -> None:
-    metrics = GradientByLag(n=2).measure(net(lambda d: TanhRNN(d, H)), task, "cpu")
-    assert set(metrics) == {"gradient/lag_0", "gradient/total", "gradient/early"}
-
-
 def test_function_evaluations_forward_and_backward(task: Adding) -> None:
     """RK4 evaluates 4 times a step, and not again for the gradient; the adjoint of dopri5 does."""
     network = net(lambda d: NeuralODE(d, H, width=4, n_steps=3))
@@ -212,11 +208,11 @@ def test_stiffness_is_that_of_the_jacobian_where_the_flow_starts(task: Adding) -
     ],
 )
 def test_networks_that_a_measure_is_not_for(task: Adding, measure: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        measure.measure(nn.Linear(1, 1), task, "cpu")
+    refuses(ConfigError, message, measure.measure, nn.Linear(1, 1), task, "cpu")
 
 
-def test_lags_must_be_numbers_of_steps() -> None:
+def test_a_network_without_a_printed_bound_has_no_columns_of_it_and_lags_are_numbers_of_steps(task) -> None:
+    metrics = GradientByLag(n=2).measure(net(lambda d: TanhRNN(d, H)), task, "cpu")
+    assert set(metrics) == {"gradient/lag_0", "gradient/total", "gradient/early"}
     for lags in ([], [-1]):
-        with pytest.raises(ConfigError, match="lags must be numbers of steps, 0 or more"):
-            GradientByLag(lags=lags)
+        refuses(ConfigError, "lags must be numbers of steps, 0 or more", GradientByLag, lags=lags)

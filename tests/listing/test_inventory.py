@@ -67,9 +67,7 @@ def test_numbers_in_names_are_sorted_as_numbers(own_conf: Path) -> None:
     assert [entry.name for entry in inventory.tables()] == ["cornn-2", "lem-9", "lem-10"]
 
 
-def test_long_descriptions_go_on_below_themselves_and_lines_below_are_wrapped_and_hang(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_long_descriptions_go_on_below_themselves_and_lines_below_are_wrapped_and_hang(monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     entries = [inventory.Entry("a", "word " * 30, "searched-here"), inventory.Entry("longer", "short")]
     lines = listing.text(entries).splitlines()

@@ -25,13 +25,6 @@ def below(task: str) -> list[str]:
     return next(list(entry.below) for entry in inventory.tasks() if entry.name == task)
 
 
-def test_what_was_not_measured_is_not_said(roots: Path) -> None:
-    assert below("lorenz96") == ["protocols: paper", "not measured yet: physml list tasks --measure lorenz96"]
-    data, protocols = below("har2")
-    assert data.startswith("data: uci_har (absent: UCI HAR Dataset.zip missing, get it with")
-    assert protocols.startswith("protocols: paper")
-
-
 def test_sizes_and_references_are_those_of_the_data(roots: Path, capsys: pytest.CaptureFixture[str]) -> None:
     UCI_HAR.fixture(roots / "data")
     assert main.main(["list", "tasks", "--measure", "har2", "--verify", "off"]) == 0
@@ -45,7 +38,11 @@ def test_sizes_and_references_are_those_of_the_data(roots: Path, capsys: pytest.
     assert lines[2].strip() in capsys.readouterr().out
 
 
-def test_large_scores_are_whole_numbers() -> None:
+def test_what_was_not_measured_is_not_said_and_large_scores_are_whole_numbers(roots: Path) -> None:
+    assert below("lorenz96") == ["protocols: paper", "not measured yet: physml list tasks --measure lorenz96"]
+    data, protocols = below("har2")
+    assert data.startswith("data: uci_har (absent: UCI HAR Dataset.zip missing, get it with")
+    assert protocols.startswith("protocols: paper")
     entry = {"protocol": "paper", "sizes": {"test": 1}, "d_in": 1, "d_out": 1, "data": {}}
     entry["references"] = {"uniform": {"perplexity": 1e4, "bpc": 5.64386}}
     assert list(task_facts._lines_of(entry))[1] == "  uniform: perplexity 10,000, bpc 5.644"

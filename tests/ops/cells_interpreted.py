@@ -12,6 +12,7 @@ import cells
 import pytest
 import torch
 from cells import CELLS, DIAGONAL, compare, double, given, made, near, pair
+from refusals import refuses
 from torch import nn
 from variants import variants
 
@@ -170,8 +171,7 @@ def test_backward_runs_twice_and_refuses_a_graph_of_itself():
     output, _ = recurrence(cell.step, u, state, backend="triton")
     first, second = (torch.autograd.grad(output.sum(), [u], retain_graph=True)[0] for _ in range(2))
     assert torch.equal(first, second)
-    with pytest.raises(InputError, match="second derivatives"):
-        torch.autograd.grad(output.sum(), [u], create_graph=True)
+    refuses(InputError, "second derivatives", torch.autograd.grad, output.sum(), [u], create_graph=True)
 
 
 def test_a_nan_stays_in_its_row():
@@ -189,8 +189,7 @@ def test_a_nan_stays_in_its_row():
 def test_a_run_may_prefer_it_and_float64_is_refused():
     cell = made("tanh", 2, 3)
     u, state = given(cell, 2, 3, 2)
-    with pytest.raises(InputError, match="computes in float32"):
-        recurrence(cell.step, u, state, backend="triton")
+    refuses(InputError, "computes in float32", recurrence, cell.step, u, state, backend="triton")
     layer = nn.Linear(2, 2)
 
     def step(u, state):

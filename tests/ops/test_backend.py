@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from refusals import refuses
 
 from physml.base.errors import InputError
 from physml.models.sequence.cornn import CoRNN
@@ -137,30 +138,6 @@ def test_a_required_backend_runs(make, name):
     assert backends.ran() == (name,)
 
 
-def test_what_cannot_be_done_is_refused(make):
-    op = make(native=native("torch.float64"))
-    with pytest.raises(InputError, match=r"float64 only; got torch.float32. Use backend='auto'"):
-        call(op, "native")
-    with pytest.raises(InputError, match="there is no backend triton for wave"):
-        call(op, "triton")
-    with pytest.raises(InputError, match="Did you mean native"):
-        call(op, "nativ")
-    assert backends.ran() == ()
-
-
-def test_a_layers_own_word_goes_before_the_run_wide_one(make):
-    op = make(native=native())
-    with backends.running("reference"):
-        call(op)
-        assert backends.ran() == ("reference",)
-        call(op, "native")
-        assert backends.ran() == ("native", "reference")
-    assert backends.ran() == ()
-    with backends.running("native"):
-        call(op, n_steps=1)  # where it would not pay
-        assert backends.ran() == ("native",)
-
-
 def test_where_a_preference_cannot_be_used_another_backend_runs_with_a_warning(make, caplog):
     op = make(native=native())
     with backends.running("triton"):
@@ -176,13 +153,27 @@ def test_where_a_preference_cannot_be_used_another_backend_runs_with_a_warning(m
     assert len(warnings(caplog)) == 2
 
 
-def test_a_misspelt_preference_is_refused():
+def test_what_cannot_be_done_and_a_misspelt_preference_are_refused(make):
+    op = make(native=native("torch.float64"))
+    refuses(InputError, r"float64 only; got torch.float32. Use backend='auto'", call, op, "native")
+    refuses(InputError, "there is no backend triton for wave", call, op, "triton")
+    refuses(InputError, "Did you mean native", call, op, "nativ")
+    assert backends.ran() == ()
     with pytest.raises(InputError, match=r"runtime\.backend.*Did you mean triton"), backends.running("trton"):
         pass
 
 
-def test_what_ran_can_be_set_back_and_handed_on(make):
+def test_a_layers_own_word_goes_before_the_run_wide_one_and_what_ran_can_be_set_back(make):
     op = make(native=native())
+    with backends.running("reference"):
+        call(op)
+        assert backends.ran() == ("reference",)
+        call(op, "native")
+        assert backends.ran() == ("native", "reference")
+    assert backends.ran() == ()
+    with backends.running("native"):
+        call(op, n_steps=1)  # where it would not pay
+        assert backends.ran() == ("native",)
     call(op)
     backends.reset()
     assert backends.ran() == ()

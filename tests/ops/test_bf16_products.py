@@ -241,7 +241,7 @@ def test_a_step_without_gradients_rounds_too(name: str, in_bf16: None) -> None:
         assert (step() - here).abs().max() > 1e-5
 
 
-def test_it_ends_with_the_run() -> None:
+def test_it_ends_with_the_run_and_steps_count_in_every_run() -> None:
     layer, _ = made_of("lem")
     u = draw(2, 9, 3)
     before = layer(u)[0]
@@ -250,19 +250,13 @@ def test_it_ends_with_the_run() -> None:
         assert not torch.equal(layer(u)[0], before)
         assert not backend.no_bf16_products() and backend.ran() == ("native",)
     assert torch.equal(layer(u)[0], before)
-
-
-def test_steps_count_in_every_run() -> None:
-    layer, _ = made_of("lem")
     for _ in range(2):  # the second run finds the function in a cache
         with backend.running("auto", "bf16-products"), torch.no_grad():
             layer.step(draw(2, 3))
             assert not backend.no_bf16_products()
 
 
-def test_a_processor_without_the_instruction_is_told_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, in_bf16: None
-) -> None:
+def test_a_processor_without_the_instruction_is_told_once(monkeypatch, caplog, in_bf16: None) -> None:
     layer, _ = made_of("cornn")
     u = draw(3, 9, 3)
     here = layer(u)[0]

@@ -9,6 +9,7 @@ import cells
 import pytest
 import torch
 from cells import CELLS, FUNCTIONS, compare, given, made, near, of_each_function, pair, results
+from refusals import refuses
 from torch import nn
 from torch.nn import functional as F
 from variants import variants
@@ -157,8 +158,7 @@ def test_parts_that_are_not_the_whole_are_refused_as_by_torch():
     def step(u, state):
         return torch.cat(u.split([2, 2], 1), 1), state
 
-    with pytest.raises(RuntimeError, match="split"):
-        recurrence(step, torch.randn(2, 50, 6), (torch.zeros(2, 1),))
+    refuses(RuntimeError, "split", recurrence, step, torch.randn(2, 50, 6), (torch.zeros(2, 1),))
 
 
 def test_several_inputs_parts_of_an_input_and_masks():
@@ -258,8 +258,7 @@ def test_what_cannot_be_compiled_is_said_once_and_runs_as_a_loop(name, caplog):
     assert name in caplog.text
     torch.manual_seed(0)
     assert torch.equal(output, recurrence(step, u, state, backend="reference")[0])
-    with pytest.raises(InputError, match=reason):
-        recurrence(step, u, state, backend="native")
+    refuses(InputError, reason, recurrence, step, u, state, backend="native")
 
 
 def test_a_number_that_the_loop_does_not_take_is_not_taken_for_infinity():
@@ -269,8 +268,7 @@ def test_a_number_that_the_loop_does_not_take_is_not_taken_for_infinity():
     u, state = torch.randn(4, 5, 4), (torch.zeros(4, 4),)
     with pytest.raises(OverflowError):
         recurrence(scales, u, state)
-    with pytest.raises(InputError, match="a whole number of more than 64 bits"):
-        recurrence(scales, u, state, backend="native")
+    refuses(InputError, "a whole number of more than 64 bits", recurrence, scales, u, state, backend="native")
 
 
 def test_random_numbers_are_seen_on_any_device():
@@ -284,8 +282,7 @@ def test_a_mistake_in_the_step_shows_at_its_place():
     def wrong(u, state):
         return undefined_name(u), state  # noqa: F821
 
-    with pytest.raises(NameError, match="undefined_name"):
-        recurrence(wrong, torch.randn(2, 5, 2), (torch.zeros(2, 2),))
+    refuses(NameError, "undefined_name", recurrence, wrong, torch.randn(2, 5, 2), (torch.zeros(2, 2),))
 
 
 @pytest.mark.parametrize(
@@ -333,7 +330,7 @@ class Own(nn.Module):
         return y, (y, memory)
 
 
-def test_a_layer_of_one_step():
+def test_a_layer_and_a_network_of_one_step():
     layer = Own(2, 6, 3)
     u = torch.randn(4, 10, 2)
     output, state = layer(u)
@@ -347,34 +344,26 @@ def test_a_layer_of_one_step():
         y, before = layer.step(u[:, n], before)
         assert torch.allclose(y, output[:, n], atol=1e-6)
     assert all(torch.allclose(x, z, atol=1e-6) for x, z in zip(before, state, strict=True))
-    with pytest.raises(InputError, match="u must have shape"):
-        layer.step(u[:, 0, :1])
+    refuses(InputError, "u must have shape", layer.step, u[:, 0, :1])
     with torch.no_grad():
         layer.V.weight.mul_(2)
     changed = layer(u)[0]  # weights are read anew
     assert not torch.equal(changed, output)
     layer.backend = "reference"
     assert torch.allclose(layer(u)[0], changed, atol=1e-6)
-    with pytest.raises(InputError, match=r"tuple \(y, memory\) of shapes \(B, 6\), \(B, 3\)"):
-        layer(u, (between[0],))
-
-
-def test_one_step_of_a_network():
+    refuses(InputError, r"tuple \(y, memory\) of shapes \(B, 6\), \(B, 3\)", layer, u, (between[0],))
     u = torch.randn(4, 3, 2)
     net = SequenceModel(partial(FastRNN, d_hidden=4), d_in=2, d_out=3, readout="every", tokens=False).eval()
     assert torch.allclose(net.step(u[:, 0])[0], net(u)[0][:, 0], atol=1e-6)
 
 
 def test_a_layer_without_a_step_or_without_names():
-    with pytest.raises(InputError, match="names of the states"):
-        recurrent()
-    with pytest.raises(InputError, match='@recurrent\\("y"\\), not @recurrent'):
-        recurrent(nn.Linear)
+    refuses(InputError, "names of the states", recurrent)
+    refuses(InputError, r'@recurrent\("y"\), not @recurrent', recurrent, nn.Linear)
     nameless = recurrent("y")(type("Nameless", (nn.Module,), {"step": lambda self, u, state: (u, state)}))()
-    with pytest.raises(InputError, match="Nameless needs an integer attribute d_in; got None"):
-        nameless(torch.zeros(1, 2, 3))
-    with pytest.raises(InputError, match="u must be a tensor of torch; got ndarray"):
-        FastRNN(3, 4)(torch.zeros(1, 2, 3).numpy())
+    refuses(InputError, "Nameless needs an integer attribute d_in; got None", nameless, torch.zeros(1, 2, 3))
+    numbers = torch.zeros(1, 2, 3).numpy()
+    refuses(InputError, "u must be a tensor of torch; got ndarray", FastRNN(3, 4), numbers)
     with pytest.raises(InputError, match="needs a method step"):
         recurrent("y")(nn.Linear)
 

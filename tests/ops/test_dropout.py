@@ -4,6 +4,7 @@ import pytest
 import torch
 from each import each
 from edge_lists import draw
+from refusals import refuses
 from torch.nn import functional as F
 
 from physml.base.errors import InputError
@@ -65,8 +66,7 @@ def test_nothing_is_drawn_where_nothing_is_dropped(name: str):
 def test_everything_is_dropped_at_1_and_beyond_it_is_an_error():
     assert (dropout(draw(5), 1.0, True) == 0).all()
     for p in (1.5, -0.5):
-        with pytest.raises(ValueError, match="between 0 and 1"):
-            dropout(draw(5), p, True)
+        refuses(ValueError, "between 0 and 1", dropout, draw(5), p, True)
 
 
 @pytest.mark.usefixtures("compiler")
@@ -81,7 +81,6 @@ def test_torch_is_asked_where_it_draws_in_another_way(monkeypatch, caplog):
         torch.manual_seed(0)
         assert torch.equal(output, F.dropout(draw(100), 0.5))
         assert "draws its masks in another way. Backend torch computes it" in caplog.text
-        with pytest.raises(InputError, match="draws its masks in another way"):
-            dropout(draw(100), 0.5, True, backend="native")
+        refuses(InputError, "draws its masks in another way", dropout, draw(100), 0.5, True, backend="native")
     finally:
         native._draws_agree.cache_clear()

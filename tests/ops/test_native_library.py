@@ -97,9 +97,7 @@ def altered(change: str, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("change", ["source", "header", "flags", "dtype", "compiler"])
-def test_a_change_makes_another_library(
-    change: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_makes_another_library(change: str, source: Path, tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "extra.h").write_text("")
     load(source, torch.float32)
     forget(monkeypatch)
@@ -110,9 +108,7 @@ def test_a_change_makes_another_library(
 
 
 @pytest.mark.parametrize("damage", ["truncated", "foreign", "no digest", "gone"])
-def test_a_damaged_library_is_made_anew(
-    damage: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_library_is_made_anew(damage: str, source: Path, tmp_path: Path, monkeypatch) -> None:
     compiler, log = counting(tmp_path)
     monkeypatch.setenv("CC", compiler)
     load(source, torch.float32)
@@ -137,9 +133,7 @@ def _answer(source: Path) -> int:
     return int(load(source, torch.float32).answer())
 
 
-def test_processes_at_once_compile_once(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_processes_at_once_compile_once(source: Path, tmp_path: Path, monkeypatch) -> None:
     compiler, log = counting(tmp_path)
     monkeypatch.setenv("CC", compiler)
     with multiprocessing.get_context("spawn").Pool(2) as pool:
@@ -227,9 +221,7 @@ def test_a_compiler_that_fails(source: Path, tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("end", ["kill -9 $$", "echo 'Killed signal terminated program cc1' >&2; exit 1"])
-def test_a_compiler_that_was_killed_is_tried_again(
-    end: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compiler_that_was_killed_is_tried_again(end: str, source: Path, tmp_path, monkeypatch) -> None:
     """Or a run that was killed and resumed would end on another backend, with other last bits."""
     body = f"""
         case "$*" in *--version*) echo 1.0; exit 0;; esac
@@ -240,9 +232,7 @@ def test_a_compiler_that_was_killed_is_tried_again(
     assert load(source, torch.float32) is not None
 
 
-def test_what_cannot_be_compiled_run_or_written(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_compiled_run_or_written(source: Path, tmp_path: Path, monkeypatch) -> None:
     source.write_text("int answer(void) { return nothing; }")
     assert "nothing" in refused(source)
     path = tmp_path / "compiler"
@@ -273,9 +263,7 @@ def test_a_folder_that_others_may_write_gives_no_code(folder: str, source: Path,
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="root alone may give a file away")
-def test_a_library_that_another_user_has_left_is_compiled_anew(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_library_that_another_user_has_left_is_compiled_anew(source: Path, tmp_path, monkeypatch) -> None:
     load(source, torch.float32)
     (library_file,) = (tmp_path / "cache" / "native").glob("*.so")
     os.chown(library_file, 65534, -1)
@@ -296,9 +284,7 @@ def test_what_cannot_be_loaded(source: Path, tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("flags", FLAGS)
-def test_vectors_of_every_width(
-    flags: str, dtype: torch.dtype, source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_vectors_of_every_width(flags: str, dtype: torch.dtype, source: Path, monkeypatch) -> None:
     """tanh and sigmoid everywhere, by whatever instructions there are."""
     monkeypatch.setenv("PHYSML_NATIVE_FLAGS", FLAGS[flags])
     bits = load(source, dtype).vector_length() * dtype.itemsize * 8

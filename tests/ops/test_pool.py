@@ -68,7 +68,7 @@ def test_whoever_looks_keeps_it(keep: str, fresh: Pool) -> None:
     assert idle_bytes(fresh) > 0
 
 
-def test_it_is_bounded(fresh: Pool) -> None:
+def test_it_is_bounded_two_tensors_share_nothing_and_clear_leaves_living_ones_alone(fresh: Pool) -> None:
     kept = [fresh.empty((HUGE_PAGE,), torch.float32) for _ in range(20)]  # 4 huge pages each
     assert idle_bytes(fresh) == 0
     kept.clear()
@@ -76,9 +76,6 @@ def test_it_is_bounded(fresh: Pool) -> None:
     assert 0 < idle_bytes(fresh) <= 64 * HUGE_PAGE
     fresh.clear()
     assert idle_bytes(fresh) == 0
-
-
-def test_two_tensors_share_nothing_and_clear_leaves_living_ones_alone(fresh: Pool) -> None:
     x, y = fresh.empty(BIG, torch.float32).fill_(1), fresh.empty(BIG, torch.float32)
     fresh.clear()
     y.fill_(2)

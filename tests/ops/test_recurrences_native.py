@@ -33,9 +33,7 @@ BLOCKS = [
 
 
 @pytest.mark.parametrize(("name", "blocks"), BLOCKS)
-def test_groups_of_rows_and_blocks_of_steps_join(
-    name: str, blocks: dict[str, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_groups_of_rows_and_blocks_of_steps_join(name: str, blocks: dict[str, int], monkeypatch) -> None:
     x = drawn(name, 19, 23, 2, 3)
     for key, value in blocks.items():
         monkeypatch.setattr(IN_C[name], key, value)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from c_compiler import needs_compiler
 from drawn_layers import leaves
+from refusals import refuses
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 from variants import variants
@@ -77,7 +78,6 @@ def by_steps(layer: nn.Module, u: Tensor) -> tuple[Tensor, object]:
 
 
 def wanted(layer: nn.Module, u: Tensor) -> tuple[Tensor, object]:
-    """By the plain loop."""
     plain = copy.deepcopy(layer)
     plain.backend = "reference"
     return plain(u)
@@ -226,12 +226,10 @@ def test_what_does_not_fit_is_refused(kind: str) -> None:
             (u, (*state, *state), r"state must be a tuple"),
             (inputs(0, 3), None, None),
         ):
-            with pytest.raises(InputError, match=words):
-                layer.step(x, before)
+            refuses(InputError, words, layer.step, x, before)
         if kind != "unicornn":
             layer.b = nn.Parameter(layer.b[:-1].clone())  # C would read beyond its end
-            with pytest.raises(InputError, match="b must have shape"):
-                layer.step(u, state)
+            refuses(InputError, "b must have shape", layer.step, u, state)
 
 
 @every_layer
@@ -301,18 +299,13 @@ def test_a_network_steps_as_its_layers_do(kind: str) -> None:
     torch.testing.assert_close(list(leaves(state)), list(leaves(end)))
     with torch.no_grad():
         torch.testing.assert_close(by_steps(model, u)[0], path)
-    with pytest.raises(InputError, match=r"input must have shape \(B, 3\)"):
-        model.step(u)
+    refuses(InputError, r"input must have shape \(B, 3\)", model.step, u)
     with pytest.raises(InputError, match="one entry per layer, 2; got 1"):
         model.step(u[:, 0], state[:1])  # type: ignore[index]
 
 
-def test_a_network_of_words_steps() -> None:
+def test_a_network_of_words_steps_and_one_with_a_layer_that_cannot_says_so() -> None:
     model, ids = network("lem", tokens=True, embedding=4, d_in=7), torch.randint(7, (B, T))
     torch.testing.assert_close(by_steps(model, ids)[0], model(ids)[0])
-
-
-def test_a_network_with_a_layer_that_cannot_step_says_so() -> None:
     model = SequenceModel(lambda d: nn.LSTM(d, 4, batch_first=True), 3, 2, "every", False)
-    with pytest.raises(InputError, match="LSTM has no method step"):
-        model.step(torch.zeros(B, 3))
+    refuses(InputError, "LSTM has no method step", model.step, torch.zeros(B, 3))

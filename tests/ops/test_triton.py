@@ -36,14 +36,7 @@ def test_without_a_gpu_the_backend_says_so() -> None:
     assert triton.refusal(u, state, state, W, W, V, b) == "backend triton runs on a GPU; got a tensor on cpu"
 
 
-def test_tiles_need_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    half = torch.empty(0, dtype=torch.bfloat16)
-    assert launch.plan(600, 128, 4, half) == launch.Plan(True, "ieee", 4, 16, 128, 8)
-    monkeypatch.setattr(launch, "shared_memory", lambda device: 99 << 10)
-    assert launch.plan(600, 128, 4, half) == launch.Plan(False, "ieee", 2, 1, 128, 8)
-
-
-def test_plans() -> None:
+def test_plans_of_launches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows for few sequences, tiles for many where the matrix units may be used, else cuBLAS."""
     full, half = torch.empty(0), torch.empty(0, dtype=torch.bfloat16)
     assert launch.plan(128, 128, 4, full) == launch.Plan(False, "ieee", 2, 1, 128, 8)
@@ -54,3 +47,6 @@ def test_plans() -> None:
     assert many == launch.Plan(True, "ieee", 4, 16, 64, 4)
     assert many.programs(4090) == (256,)
     assert replace(many, M=1).programs(4090) == (4090,)
+    assert launch.plan(600, 128, 4, half) == launch.Plan(True, "ieee", 4, 16, 128, 8)
+    monkeypatch.setattr(launch, "shared_memory", lambda device: 99 << 10)
+    assert launch.plan(600, 128, 4, half) == launch.Plan(False, "ieee", 2, 1, 128, 8)

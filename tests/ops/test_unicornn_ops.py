@@ -24,14 +24,6 @@ def compiler(request: pytest.FixtureRequest) -> None:
     needs_compiler()
 
 
-def test_what_native_refuses() -> None:
-    x = UNICORNN.arguments({"B": 2, "T": 3, "H": 4})
-    with pytest.raises(InputError, match=r"float32 or float64; got torch\.bfloat16"):
-        unicornn(*(v.bfloat16() for v in x), alpha=1.0, backend="native")
-    reason = native.refusal(x[0].to("meta"))
-    assert reason == "backend native runs on a CPU; got a tensor on meta"
-
-
 def plain(x: Tensor, V: Tensor, b: Tensor | None, mask: Tensor | None) -> Tensor:
     return F.linear(x if mask is None else x * mask.unsqueeze(1), V, b)
 
@@ -41,9 +33,7 @@ def plain(x: Tensor, V: Tensor, b: Tensor | None, mask: Tensor | None) -> Tensor
 @pytest.mark.parametrize(
     ("B", "T", "D", "H"), [(1, 1, 1, 1), (3, 70, 1, 16), (2, 129, 6, 33), (3, 300, 16, 5), (5, 40, 33, 32)]
 )
-def test_projection(
-    B: int, T: int, D: int, H: int, masked: bool, backend: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_projection(B: int, T: int, D: int, H: int, masked: bool, backend: str, monkeypatch) -> None:
     monkeypatch.setattr(projection, "WORTH_A_THREAD", 1)
     monkeypatch.setattr(projection, "BLOCK", 500)
     x = [draw(*shape, seed=k).requires_grad_() for k, shape in enumerate([(B, T, D), (H, D), (H,)], 1)]
@@ -101,7 +91,12 @@ def test_plain_layers_have_second_derivatives() -> None:
     assert all(p.grad is not None for p in layer.parameters())
 
 
-def test_an_unknown_backend() -> None:
+def test_what_native_refuses_and_an_unknown_backend() -> None:
+    x = UNICORNN.arguments({"B": 2, "T": 3, "H": 4})
+    with pytest.raises(InputError, match=r"float32 or float64; got torch\.bfloat16"):
+        unicornn(*(v.bfloat16() for v in x), alpha=1.0, backend="native")
+    reason = native.refusal(x[0].to("meta"))
+    assert reason == "backend native runs on a CPU; got a tensor on meta"
     with pytest.raises(InputError, match=r"got 'nativ'\. Did you mean native\?"):
         UnICORNN(2, 3, n_layers=2, dt=0.1, alpha=1.0, backend="nativ")
 

@@ -293,9 +293,7 @@ def test_blocks_of_steps_and_their_graphs_join(case: str, monkeypatch: pytest.Mo
     graph.clear()
 
 
-def test_a_capture_that_fails_is_told_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_capture_that_fails_is_told_once(monkeypatch, caplog: pytest.LogCaptureFixture) -> None:
     def capture(launches):
         raise RuntimeError("no graph today\nwith more lines")
 

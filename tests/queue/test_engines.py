@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import run_harness as h
+from refusals import refuses
 
 from physml.base.errors import ConfigError, Preempted, RunFailed
 from physml.base.paths import work_root
@@ -30,9 +31,7 @@ def quick(monkeypatch):
 
 @dataclass
 class Fake:
-    """An engine whose pilots are a thread that makes runs. lives: how often it says that pilots are alive
-    once the thread has ended.
-    """
+    """Its pilots are a thread that makes runs; lives: how often it says so once the thread has ended."""
 
     specs: list = field(default_factory=list)
     lives: int = 10_000
@@ -105,8 +104,7 @@ def test_ctrl_c_and_detach_leave_the_pilots_alone(monkeypatch):
         watched(Fake(), planning.plan(specs), detach=True)
     assert error.value.exit_code == 0
     monkeypatch.setattr(session.time, "sleep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
-    with pytest.raises(Preempted, match="the runs go on: job 1"):
-        watched(Fake(), planning.plan(specs))
+    refuses(Preempted, "the runs go on: job 1", watched, Fake(), planning.plan(specs))
     engine = Fake(attached=True)
     with pytest.raises(Preempted, match="the pilots are stopped; the same command goes on"):
         watched(engine, planning.plan(specs))
@@ -189,10 +187,8 @@ def test_the_script_of_a_slurm_array(monkeypatch, tmp_path):
     head = text[: text.index("cd ")] + 'echo "$PHYSML_RESULTS"'
     shell = subprocess.run(["bash"], input=head, text=True, capture_output=True)
     assert shell.stdout.strip().endswith("it's here")
-    with pytest.raises(ConfigError, match="must be one line"):
-        script(job, SlurmSettings(lines=["--a\nrm -rf x"]))
-    with pytest.raises(ConfigError, match="partition must be one word"):
-        script(job, SlurmSettings(partition="gpu --wrap=x"))
+    refuses(ConfigError, "must be one line", script, job, SlurmSettings(lines=["--a\nrm -rf x"]))
+    refuses(ConfigError, "partition must be one word", script, job, SlurmSettings(partition="gpu --wrap=x"))
     assert slurm._output(Path("/lab/100% 'ours'")) == "--output=/lab/100%% 'ours'/%A_%a.log"
 
 
@@ -222,8 +218,7 @@ def test_the_script_passes_signals_on_and_is_queued_again(pilot, codes, tmp_path
 def test_slurms_commands_and_their_errors(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     engine, job = engine_of("slurm", ()), job_of(Settings(), ["x"], planning.plan([h.spec_of(h.odd())]))
-    with pytest.raises(ConfigError, match="sbatch is not there: --on slurm works where Slurm"):
-        engine.submit(job)
+    refuses(ConfigError, "sbatch is not there: --on slurm works where Slurm", engine.submit, job)
     body = "cat > given; printf '%s\\n' \"$@\" > words; printf '12;cluster\\n'"
     program(tmp_path / "sbatch", f"PATH=/bin:/usr/bin\ncd {tmp_path}\n{body}")
     program(tmp_path / "squeue", "printf 'RUNNING\\nPENDING\\n'")
@@ -237,8 +232,7 @@ def test_slurms_commands_and_their_errors(monkeypatch, tmp_path):
     program(tmp_path / "squeue", "echo Invalid job id >&2; exit 1")
     assert submitted.alive() == 0
     program(tmp_path / "sbatch", "echo no such partition >&2; exit 1")
-    with pytest.raises(RunFailed, match="sbatch: no such partition"):
-        engine.submit(job)
+    refuses(RunFailed, "sbatch: no such partition", engine.submit, job)
 
 
 @pytest.mark.parametrize(
@@ -262,20 +256,16 @@ def test_slurms_commands_and_their_errors(monkeypatch, tmp_path):
     ],
 )
 def test_mistakes_in_an_engine_are_told(name, changes, says):
-    with pytest.raises(ConfigError, match=says):
-        engine_of(name, changes)
-
-
-def test_settings_of_an_engine_can_be_changed_for_a_command():
-    chosen = read_settings(SlurmSettings, "slurm", ["partition=gpu", "lines=[--exclusive]", "hours=2"])
-    assert (chosen.partition, chosen.lines, chosen.hours, chosen.workers) == ("gpu", ["--exclusive"], 2.0, 4)
-    assert slurm.Slurm(None, ["workers=9"]).settings.workers == 9
+    refuses(ConfigError, says, engine_of, name, changes)
 
 
 # ---------------------------------------------------------------------------- the command line
 
 
-def test_a_pilot_has_the_command_without_its_engine():
+def test_settings_of_an_engine_are_changed_for_a_command_and_a_pilot_has_it_without_them():
+    chosen = read_settings(SlurmSettings, "slurm", ["partition=gpu", "lines=[--exclusive]", "hours=2"])
+    assert (chosen.partition, chosen.lines, chosen.hours, chosen.workers) == ("gpu", ["--exclusive"], 2.0, 4)
+    assert slurm.Slurm(None, ["workers=9"]).settings.workers == 9
     command = ["run", "-m", "seed=0,1", "--on=slurm/lab", "--workers", "3", "--engine=cpus=2", "--detach"]
     assert pilot_command([*command, "--plan"]) == ["run", "-m", "seed=0,1", "--on", "pilot"]
 

@@ -218,13 +218,10 @@ def test_threads_are_seen():
         other.join()
 
 
-def test_classes_that_a_config_names():
+def test_classes_that_a_config_names_and_forks_are_for_one_thread_on_a_cpu():
     model = {"_target_": "physml.models.sequence.lem.LEM", "inner": [{"_target_": "own.Net"}]}
     config = {"model": model, "task": {"_target_": "tasks.adding.Adding"}}
     assert processes.targets_of(config) == {"physml.models.sequence.lem.LEM", "tasks.adding.Adding"}
-
-
-def test_forks_are_for_one_thread_on_a_cpu():
     assert processes.may_fork(h.spec_of(h.odd()))
     assert not processes.may_fork(h.spec_of(h.odd("runtime.threads=2")))
 

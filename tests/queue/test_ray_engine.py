@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 import run_harness as h
+from refusals import refuses
 
 from physml.base.errors import ConfigError, MissingExtra
 from physml.base.paths import ROOT
@@ -105,8 +106,7 @@ def test_a_pilot_that_fits_nowhere_is_refused(tmp_path):
     ray_job = RayJob(ray, tmp_path, True)
     ray_job._refuse_too_small({"CPU": 2.0, "memory": 2.0**31})
     for needs, says in (({"CPU": 3.0}, "CPU 3; this machine has CPU 2"), ({"GPU": 1.0}, "has GPU 0")):
-        with pytest.raises(ConfigError, match=says):
-            ray_job._refuse_too_small(needs)
+        refuses(ConfigError, says, ray_job._refuse_too_small, needs)
 
 
 def test_a_pilot_keeps_to_what_ray_gave_it(monkeypatch):
@@ -130,8 +130,7 @@ def test_a_pilot_has_its_environment_and_writes_its_log(tmp_path):
 
 @pytest.mark.parametrize("code", ["raise SystemExit(75)", "import os; os.kill(os.getpid(), 9)"])
 def test_a_pilot_that_was_stopped_or_killed_is_started_again(tmp_path, code):
-    with pytest.raises(Again, match="pilot 3 ended with"):
-        ray_pilot.run(order(tmp_path, code))
+    refuses(Again, "pilot 3 ended with", ray_pilot.run, order(tmp_path, code))
 
 
 WAITS = """

@@ -10,6 +10,7 @@ import threading
 import pytest
 import run_child
 import run_harness as h
+from refusals import refuses
 
 from physml.base import files, paths
 from physml.base.errors import ConfigError, InputError
@@ -86,14 +87,11 @@ def test_a_plan_looks_up_once_what_runs_of_one_setting_share(monkeypatch):
     assert all(p.cost.hours is not None for p in planned)
 
 
-def test_data_that_one_setting_would_replace_say_nothing_of_another(monkeypatch):
+def test_settings_that_share_a_folder_and_data_that_one_would_replace_are_told_apart(monkeypatch):
     """The settings read the same data sets; one of them names vectors of words."""
     monkeypatch.setattr(planning, "substitute_for", lambda config, _: f"with {config['model']['d_hidden']}")
     planned = planning.plan(h.specs_of(h.odd("model.d_hidden=4,5")))
     assert [run.substitute for run in planned] == ["with 4", "with 5"]
-
-
-def test_settings_that_share_a_folder_are_told_apart():
     specs = h.specs_of(h.odd("model.d_hidden=4,5"))
     assert len({s.place.folder for s in specs}) == 1 and len({s.label for s in specs}) == 2
 
@@ -111,9 +109,10 @@ def test_runs_side_by_side_and_a_second_start(forked, at_once):
     assert len(forked) == 6
 
 
-def test_jobs_must_be_positive():
+def test_jobs_must_be_positive_and_a_misspelt_key_is_told_before_anything_is_started():
     with pytest.raises(InputError, match="jobs must be at least 1; got 0"):
         scheduler.carry_out(planning.plan([h.spec_of(h.odd())]), jobs=0)
+    refuses(ConfigError, "d_hiden", h.specs_of, h.odd("+model.d_hiden=4,5"))
 
 
 # ---------------------------------------------------------------------------- as many as fit
@@ -153,8 +152,7 @@ def test_a_run_of_more_than_a_day_is_asked_for():
     files.write_json(kept, {"ms_per_step": 1660.0, "hours": 95.2, "memory_mib": 900.0})
     planned = planning.plan([spec])
     says = r"takes about 95 core-hours on this machine\. Say --yes to start it"
-    with pytest.raises(ConfigError, match=says):
-        planning.refuse_long(planned)
+    refuses(ConfigError, says, planning.refuse_long, planned)
     planning.refuse_long([dataclasses.replace(planned[0], state="done")])
     files.write_json(kept, {"ms_per_step": 16.6, "hours": 0.952, "memory_mib": 900.0})
     planning.refuse_long(planning.plan([spec]))
@@ -191,16 +189,12 @@ def test_of_each_unknown_size_one_is_tried(forked, machine, at_once, capsys):
     assert all(100 < probe["memory_mib"] < 10_000 and probe["gpu_mib"] == 0 for probe in kept)
 
 
-def test_what_cannot_be_tried_runs_alone(forked, machine, at_once):
+def test_one_run_is_not_tried_first_and_what_cannot_be_tried_runs_alone(forked, machine, at_once):
     machine(4, 100_000)
+    assert code_of([h.spec_of(full())]) == 0 and probes(forked) == 0
     specs = h.specs_of(full("seed=0,1", trouble="load"))
     assert code_of(specs) == 1
     assert max(at_once) <= 1 and h.states(specs) == ["failed", "failed"]
-
-
-def test_one_run_is_not_tried_first(forked, machine):
-    machine(4, 100_000)
-    assert code_of([h.spec_of(full())]) == 0 and probes(forked) == 0
 
 
 def test_a_stop_while_one_is_tried(forked, machine, monkeypatch):
@@ -340,8 +334,3 @@ def test_the_worker_is_a_python_of_its_own(tmp_path, monkeypatch):
     assert recorded["machine"]["threads"] == 1 and recorded["seed"] == 3
     assert json.loads((spec.work_folder / "spec.json").read_text())["spec"]["config"] == spec.config
     assert h.numbers(recorded) == h.numbers(h.make(spec, force=True))
-
-
-def test_a_misspelt_key_is_told_before_anything_is_started():
-    with pytest.raises(ConfigError, match="d_hiden"):
-        h.specs_of(h.odd("+model.d_hiden=4,5"))

@@ -4,7 +4,7 @@ import subprocess
 import sys
 import threading
 
-import pytest
+from refusals import refuses
 
 from physml.base.errors import DataError
 from physml.cli import main
@@ -48,9 +48,7 @@ def test_a_folder_where_both_create_a_file_is_refused(tmp_path, monkeypatch, cap
 
 
 def test_nobody_comes_and_a_folder_that_cannot_be_written(tmp_path):
-    with pytest.raises(DataError, match="waited in vain for a second process"):
-        shared_folder.check(tmp_path, 2, 0.2)
+    refuses(DataError, "waited in vain for a second process", shared_folder.check, tmp_path, 2, 0.2)
     assert not list((tmp_path / shared_folder.NAME).iterdir())
     (tmp_path / "file").touch()
-    with pytest.raises(DataError, match="is no folder"):
-        shared_folder.check(tmp_path / "file" / "x", 2, 0.2)
+    refuses(DataError, "is no folder", shared_folder.check, tmp_path / "file" / "x", 2, 0.2)

@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from refusals import refuses
 
 from physml.base import paths
 from physml.base.errors import RecordError
@@ -21,14 +22,11 @@ def results(tmp_path, monkeypatch):
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
 
 
-def test_core_hours_are_cpu_time_and_of_old_records_the_clock():
+def test_core_hours_are_cpu_time_or_of_old_records_the_clock_and_scaled_to_the_core_at_hand():
     assert costs.core_hours(RECORD) == pytest.approx(36 / 3600)
     assert costs.core_hours(OLD) == pytest.approx(59 / 3600)
     assert costs.core_hours(RECORD | {"machine": {"device": "NVIDIA H100"}}) == pytest.approx(59 / 3600)
     assert costs.core_hours(RECORD | {"cost": None}) == 0
-
-
-def test_a_cost_is_scaled_to_the_core_at_hand():
     cost = costs.of_record(RECORD)
     assert (cost.ms_per_step, cost.memory_mib, cost.gpu_mib) == (300.0, 300.0, None)
     assert cost.on(120.0).hours == pytest.approx(cost.hours / 2) and cost.on(120.0).ms_per_step == 150.0
@@ -43,8 +41,7 @@ def test_measured_costs_are_kept_in_lines_and_a_damaged_one_is_named(tmp_path):
     with (tmp_path / costs.NAME).open("a", encoding="utf-8") as file:
         file.write("[1, 2]\n")
     says = r"costs.jsonl, line 2: a measured cost was expected; got '\[1, 2\]'"
-    with pytest.raises(RecordError, match=says):
-        costs.measured()
+    refuses(RecordError, says, costs.measured)
 
 
 def test_hours_of_settings_are_those_of_cpus_on_the_reference_core(tmp_path, monkeypatch):
@@ -65,11 +62,9 @@ def test_what_is_no_measurement_counts_as_unknown(wrong):
 @pytest.mark.parametrize("wrong", ["[" * 100_000, '{"key": ["x"], "experiment": "e"}', '{"key": "x"}', "7"])
 def test_a_line_of_others_is_one_with_a_key_and_an_experiment(wrong, tmp_path):
     (tmp_path / costs.NAME).write_text(wrong + "\n")
-    with pytest.raises(RecordError, match=r"costs.jsonl, line 1: a measured cost was expected"):
-        costs.measured()
+    refuses(RecordError, r"costs.jsonl, line 1: a measured cost was expected", costs.measured)
 
 
 def test_measured_costs_are_read_from_a_file_alone(tmp_path):
     os.mkfifo(tmp_path / costs.NAME)
-    with pytest.raises(RecordError, match=r"costs.jsonl cannot be read: a FIFO, expected a file"):
-        costs.measured()
+    refuses(RecordError, r"costs.jsonl cannot be read: a FIFO, expected a file", costs.measured)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refuses
 
 from physml.base.errors import RecordError
 from physml.records import curves
@@ -60,15 +61,12 @@ def test_a_short_curve_keeps_all_rows_and_six_digits(tmp_path: Path) -> None:
     np.testing.assert_allclose(values, [row["valid/mse"] for row in rows], rtol=5e-6)
 
 
-def test_a_long_curve_is_thinned_evenly_and_keeps_first_last_and_selected() -> None:
+def test_a_long_curve_is_thinned_evenly_and_keeps_first_last_selected_and_rare_test_scores() -> None:
     kept, other = (steps(curves.thinned(rows_of(5000), selected=s)) for s in (1_234_000, 5_000))
     assert len(kept) <= curves.MOST
     assert (kept[0], kept[-1]) == (1000, 5_000_000) and 1_234_000 in kept
     assert max(np.diff(kept)) <= 2 * 5_000_000 / curves.MOST
     assert len({*kept} ^ {*other}) <= 2, "runs of one length keep the same steps"
-
-
-def test_rare_test_scores_survive_the_thinning_which_changes_nothing_again() -> None:
     for test_every in (7, 100):
         once = curves.thinned(rows_of(5000, test_every), selected=1_234_000)
         assert curves.thinned(once, selected=1_234_000) == once
@@ -124,8 +122,7 @@ def test_the_same_curve_in_packs_with_other_columns_is_the_same(tmp_path: Path) 
 def test_packs_that_disagree_are_named_and_kept(tmp_path: Path) -> None:
     for n in (5, 6):
         packed_elsewhere(tmp_path, 0, rows_of(n))
-    with pytest.raises(RecordError, match=r"have different curves of split 0 seed 0\. Delete the file"):
-        curves.pack(tmp_path)
+    refuses(RecordError, r"have different curves of split 0 seed 0\. Delete the file", curves.pack, tmp_path)
     assert len(curves.packs(tmp_path, IDENTITY)) == 2
 
 
@@ -133,24 +130,18 @@ def test_a_damaged_curve_stops_its_packing_and_is_kept(tmp_path: Path) -> None:
     whole, cut = write(tmp_path, 0, rows_of(5)), write(tmp_path, 1, rows_of(5))
     path = tmp_path / cut["curve"]
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(RecordError, match=rf"{path.name} can't be read"):
-        curves.pack(tmp_path)
+    refuses(RecordError, rf"{path.name} can't be read", curves.pack, tmp_path)
     assert (tmp_path / whole["curve"]).exists() and path.exists()
     path.write_bytes(gzip.compress(b"epoch,step,test/mse\n1,10,low\n"))
-    with pytest.raises(RecordError, match=rf"{path.name} can't be read: could not convert"):
-        curves.pack(tmp_path)
+    refuses(RecordError, rf"{path.name} can't be read: could not convert", curves.pack, tmp_path)
 
 
-def test_a_damaged_pack_is_named(tmp_path: Path) -> None:
-    for content in (b"", b"no xz", lzma.compress(b"split,step\n,1\n"), lzma.compress(b"\xff")):
-        (tmp_path / f"{IDENTITY}-00000000.curves.csv.xz").write_bytes(content)
-        with pytest.raises(RecordError, match=r"curves\.csv\.xz can't be read"):
-            curves.read_curve(of_run(tmp_path, 0), "test/mse")
-
-
-def test_a_curve_that_is_nowhere_or_has_no_finite_value_says_so(tmp_path: Path) -> None:
+def test_a_curve_that_is_nowhere_has_no_finite_value_or_a_damaged_pack_says_so(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"seed0\.curve\.csv\.gz can't be read: .*No such file"):
         curves.read_curve(of_run(tmp_path, 0), "test/mse")
     run = write(tmp_path, 0, [{"step": 1, "test/mse": float("nan")}])
-    with pytest.raises(RecordError, match="has no finite value of test/mse"):
-        curves.read_curve(run, "test/mse")
+    refuses(RecordError, "has no finite value of test/mse", curves.read_curve, run, "test/mse")
+    for content in (b"", b"no xz", lzma.compress(b"split,step\n,1\n"), lzma.compress(b"\xff")):
+        (tmp_path / f"{IDENTITY}-00000000.curves.csv.xz").write_bytes(content)
+        with pytest.raises(RecordError, match=r"curves\.csv\.xz can't be read"):
+            curves.read_curve(of_run(tmp_path, 1), "test/mse")

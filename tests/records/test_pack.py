@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from made_records import finished
+from refusals import refuses
 
 from physml.base import files
 from physml.base.errors import RecordError
@@ -118,8 +119,7 @@ def test_packs_of_two_machines_are_joined_line_by_line(tmp_path: Path) -> None:
     pack(here.parent, tmp_path)
     assert len(lines_of(here.parent)) == 4
     append(here, write_packed(tmp_path / "c", {"mse": 0.5}).read_bytes())  # two lines of a run that differ
-    with pytest.raises(RecordError, match=r"runs\.jsonl, line 6, is another record of .*seed0 than"):
-        content(here.parent)
+    refuses(RecordError, r"runs\.jsonl, line 6, is another record of .*seed0 than", content, here.parent)
 
 
 RUN = b'{"identity": "0123abcd", "split": 0, "seed": 1, "schema": '
@@ -150,16 +150,14 @@ def test_a_line_whose_setting_was_edited_is_refused(tmp_path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert text.count('"dt": 0.1') == 1
     path.write_text(text.replace('"dt": 0.1', '"dt": 0.2'), encoding="utf-8")
-    with pytest.raises(RecordError, match="belongs to the setting"):
-        content(tmp_path)
+    refuses(RecordError, "belongs to the setting", content, tmp_path)
 
 
 @pytest.mark.parametrize("text", ["{", json.dumps(made(seed=5))], ids=["damaged", "of another run"])
 def test_a_file_that_cannot_be_packed_is_named_and_nothing_is_removed(tmp_path: Path, text: str) -> None:
     write(tmp_path, seed=0)
     (tmp_path / f"{ONE}-split0-seed1.json").write_text(text)
-    with pytest.raises(RecordError, match=r"0123abcd-split0-seed1\.json is"):
-        pack(tmp_path, tmp_path)
+    refuses(RecordError, r"0123abcd-split0-seed1\.json is", pack, tmp_path, tmp_path)
     assert len(list(tmp_path.glob(record.RUNS))) == 2 and not (tmp_path / PACK).exists()
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from made_records import finished
+from refusals import refuses
 
 from physml.base.errors import RecordError
 from physml.cli import main
@@ -74,13 +75,17 @@ def test_runs_of_a_setting_share_one_file_and_one_that_differs_in_it_has_its_own
 def test_a_damaged_setting_is_mended_by_the_next_run(tmp_path: Path) -> None:
     record.write(path_of(tmp_path), made())
     setting_of(tmp_path).write_text("{")
-    with pytest.raises(RecordError, match=r"setting\.json is damaged"):
-        record.read(path_of(tmp_path))
+    refuses(RecordError, r"setting\.json is damaged", record.read, path_of(tmp_path))
     record.write(path_of(tmp_path, 4), made(seed=4))
     assert record.read(path_of(tmp_path)) == made()
 
 
-def test_not_a_number_becomes_null(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_named_and_not_a_number_becomes_null(tmp_path: Path) -> None:
+    refused(tmp_path, r"seed3\.json cannot be read: No such file")
+    refuses(RecordError, r"cannot be read: a folder, expected a file", record.read, tmp_path)
+    record.write(path_of(tmp_path), made())
+    setting_of(tmp_path).unlink()
+    refused(tmp_path, r"seed3\.json belongs to the setting .*setting\.json, which cannot")
     assert record.finite({"a": [float("nan"), float("inf"), 1.5]}) == {"a": [None, None, 1.5]}
     record.write(path_of(tmp_path), made(metrics={"best": {"test": {"mse": float("nan")}}, "last": None}))
     assert record.read(path_of(tmp_path))["metrics"] == {"best": {"test": {"mse": None}}, "last": None}
@@ -164,15 +169,6 @@ def test_only_a_damaged_file_among_results_is_to_be_deleted(tmp_path: Path, monk
     refused(tmp_path, "Delete it and run again")
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    refused(tmp_path, r"seed3\.json cannot be read: No such file")
-    with pytest.raises(RecordError, match=r"cannot be read: a folder, expected a file"):
-        record.read(tmp_path)
-    record.write(path_of(tmp_path), made())
-    setting_of(tmp_path).unlink()
-    refused(tmp_path, r"seed3\.json belongs to the setting .*setting\.json, which cannot")
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -185,8 +181,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_a_setting_that_was_changed_is_named(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
     record.write(path_of(tmp_path), made())
     change(setting_of(tmp_path), **changes)
-    with pytest.raises(RecordError, match=rf"setting\.json is {said}|setting\.json {said}"):
-        record.read(path_of(tmp_path))
+    refuses(RecordError, rf"setting\.json is {said}|setting\.json {said}", record.read, path_of(tmp_path))
 
 
 def test_diff_joins_runs_with_their_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,13 +70,10 @@ def test_a_run_of_the_reader_counts_first(wheel: Path, monkeypatch: pytest.Monke
     assert [run["n_parameters"] for run in runs].count(7) == 1 and len(runs) == len(others) + 1
 
 
-def test_the_same_run_again_is_equal_and_measured_costs_are_shipped_too(wheel: Path) -> None:
+def test_the_same_run_is_equal_costs_are_shipped_too_and_without_the_file_there_are_none(wheel: Path) -> None:
     (again, *_), (first, *_) = record.records(FOLDERS[0], [OWN_RESULTS]), record.records(FOLDERS[0])
     assert verdict(first, again).sentence.startswith("equal to the bit")
     assert costs.hours_of_settings() == {"a": 2.0}
-
-
-def test_without_the_file_there_are_none(wheel: Path) -> None:
     wheel.unlink()
     assert paths.results_roots() == [paths.OWN_RESULTS]
     assert record.records(FOLDERS[0]) == []

@@ -51,10 +51,11 @@ def test_a_table_in_results_is_the_one_that_the_records_give(ident: str) -> None
     assert row in OVERVIEW.read_text(encoding="utf-8"), "physml table --all --write writes it anew"
 
 
-def test_the_overview_has_every_table_of_results_and_says_what_outcomes_mean() -> None:
+def test_the_overview_has_every_table_says_what_outcomes_mean_and_there_are_no_other_files() -> None:
     page = OVERVIEW.read_text(encoding="utf-8")
     assert re.findall(r"^\| \[(.*?)\]\(", page, re.MULTILINE) == table_ids(kind="runs")
     assert page.startswith(text([]).rstrip("\n"))
+    assert {path.stem for path in TABLES.iterdir()} == set(table_ids())
 
 
 @pytest.mark.usefixtures("no_data")
@@ -106,7 +107,3 @@ def test_a_figure_in_results_is_the_one_that_the_records_give(ident: str, tmp_pa
 def words_of(svg: str) -> list[str]:
     """The texts of a picture but for the numbers of its axes."""
     return [text for text in re.findall(r"<!-- (.*?) -->", svg) if re.search(r"[^\W\d_]{2}", text)]
-
-
-def test_there_are_no_other_files_in_results() -> None:
-    assert {path.stem for path in TABLES.iterdir()} == set(table_ids())

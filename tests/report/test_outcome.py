@@ -17,15 +17,6 @@ def comparison(outcome: Outcome) -> Comparison:
     return Comparison(0.0, tuple(Reading("mean of 5", -1.0, 1.0, word) for word in both))
 
 
-def test_every_verdict_has_the_outcome_of_its_settings() -> None:
-    for kind, quoted, outcome in itertools.product(KINDS, (False, True), OUTCOMES):
-        name = outcome_of(verdict(comparison(outcome), Settings(kind), quoted)).name  # type: ignore[arg-type]
-        ours = quoted or kind in ("searched here", "own")
-        want = {"agrees": "reproduced", "better": "differs", "worse": "differs"}
-        want |= {"better": "better here", "worse": "not reached here"} if ours else {}
-        assert name == want.get(outcome, "cannot be told apart"), (kind, quoted, outcome)
-
-
 @pytest.mark.parametrize(
     "state, text",
     [
@@ -46,7 +37,13 @@ def test_a_state_in_few_words(state: State, text: str) -> None:
     assert len(words_of(state).split()) <= 5
 
 
-def test_outcomes_are_told_by_sign_and_class_too() -> None:
+def test_every_verdict_has_the_outcome_of_its_settings_told_by_sign_and_class_too() -> None:
+    for kind, quoted, outcome in itertools.product(KINDS, (False, True), OUTCOMES):
+        name = outcome_of(verdict(comparison(outcome), Settings(kind), quoted)).name  # type: ignore[arg-type]
+        ours = quoted or kind in ("searched here", "own")
+        want = {"agrees": "reproduced", "better": "differs", "worse": "differs"}
+        want |= {"better": "better here", "worse": "not reached here"} if ours else {}
+        assert name == want.get(outcome, "cannot be told apart"), (kind, quoted, outcome)
     signs, kinds = {outcome.sign for outcome in ALL}, {outcome.kind for outcome in ALL}
     assert len(signs) == len(kinds) == len(ALL) == len(SIX) + 1
     assert counts([State("agrees"), State("missing"), State("agrees")]) == "2 reproduced, 1 not run"

@@ -19,14 +19,6 @@ def test_each_model_and_data_set_has_a_reference(kind):
     assert [name for name in names if not any(work.of(kind, [name]) for work in references().values())] == []
 
 
-def test_each_pattern_stands_for_a_file():
-    for key, work in references().items():
-        for kind in ("models", "datasets"):
-            for pattern in getattr(work, kind):
-                names = conf_files.files(kind.removesuffix("s"))
-                assert any(work.of(kind, [name]) for name in names), (key, pattern)
-
-
 def test_citation_file_has_the_five_papers():
     content = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     known = {entry["url"]: entry for entry in content["references"]}
@@ -50,7 +42,12 @@ def test_the_command_prints_each_entry_once(capsys):
     assert main.main(["cite", "lem-44"]) == 2
 
 
-def test_what_bibtex_reads_otherwise_is_escaped():
+def test_each_pattern_stands_for_a_file_and_what_bibtex_reads_otherwise_is_escaped():
+    for key, work in references().items():
+        for kind in ("models", "datasets"):
+            for pattern in getattr(work, kind):
+                names = conf_files.files(kind.removesuffix("s"))
+                assert any(work.of(kind, [name]) for name in names), (key, pattern)
     reference = next(iter(references().values()))
     entry = bibtex("a", type(reference)("article", ("A, B",), "x & y_z 100%", "J", 2020, "https://x"))
     assert r"x \& y\_z 100\%" in entry

@@ -2,9 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
-
-import pytest
 
 from physml.base.paths import ROOT
 
@@ -51,11 +48,8 @@ def printed(code: str) -> str:
     return done.stdout
 
 
-def test_what_tables_are_made_of_imports_nothing_heavy() -> None:
+def test_everything_but_training_works_without_torch_and_tables_import_little(tmp_path, monkeypatch) -> None:
     assert printed(READING) == "\n"
-
-
-def test_everything_but_training_works_without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))  # where tables and figures are written
     said = printed(EVERYTHING.replace("COMMANDS", repr(COMMANDS)))
     words = ("physml.records.record\n", "physml.report.figure.collect\n", "\n10 lem-4: ")

@@ -61,9 +61,7 @@ def test_seeds_of_the_repository_are_not_taken(calls: Calls, tmp_path: Path) -> 
     assert calls.made[0][2] == "seed=102"
 
 
-def test_a_stopped_demo_goes_on_with_its_seed(
-    calls: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
-) -> None:
+def test_a_stopped_demo_goes_on_with_its_seed(calls: Calls, tmp_path: Path, monkeypatch, capsys) -> None:
     calls.code = 75
     assert demo.main() == 75
     assert "goes on with seed 100" in capsys.readouterr().err

@@ -74,14 +74,11 @@ def test_files_that_are_named_exist(path: Path) -> None:
     assert [name for name in named if "my_" not in name and not (ROOT / name).exists()] == []
 
 
-def test_every_page_is_in_the_index_once_and_the_readme_leads_there() -> None:
+def test_every_page_is_in_the_index_once_and_the_short_readme_leads_there() -> None:
     text = text_of(INDEX)
     times = {path.name: text.count(f"({path.relative_to(INDEX.parent)})") for path in PAGES if path != INDEX}
     assert {name: n for name, n in times.items() if n != 1} == {}
     assert "(docs/README.md)" in text_of("README.md")
-
-
-def test_the_readme_is_short() -> None:
     assert len(text_of("README.md").splitlines()) <= 180
 
 
@@ -194,21 +191,12 @@ def listed(pattern: str) -> set[str]:
     return set(re.findall(rf"^\| {pattern}", REFERENCE, re.MULTILINE))
 
 
-def test_the_reference_lists_the_environment_variables_that_the_code_reads() -> None:
+def test_the_reference_lists_variables_of_the_environment_and_the_makefile_extras_and_exit_codes() -> None:
     used = {name for path in CODE for name in re.findall(r"\bPHYSML_[A-Z]+\b", text_of(path))}
     assert listed(r"`(PHYSML_[A-Z]+)` \|") == used
-
-
-def test_the_reference_lists_the_variables_of_the_makefile() -> None:
     assert listed("`([A-Z_]+)=") == VARIABLES
-
-
-def test_the_reference_lists_the_extras() -> None:
     project = tomllib.loads(text_of("pyproject.toml"))["project"]
     assert listed(r"`([a-z]+)` \|") | {"all", "dev"} == set(project["optional-dependencies"])
-
-
-def test_the_reference_lists_the_exit_codes_of_the_errors() -> None:
     kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, PhysmlError)]
     assert listed(r"(\d+) \|") == {"0"} | {str(kind.exit_code) for kind in kinds}
 
@@ -242,7 +230,7 @@ $ not a command
 """
 
 
-def test_which_lines_are_commands_and_how_they_are_tested() -> None:
+def test_which_lines_are_commands_how_they_are_tested_and_that_no_block_stays_open() -> None:
     parsed = readme.commands(SAMPLE)
     assert [(command.line, command.tiny) for command in parsed] == [
         (2, "make SMOKE=1 table-4 SEEDS=0"),
@@ -254,16 +242,11 @@ def test_which_lines_are_commands_and_how_they_are_tested() -> None:
     assert [command.skip for command in parsed] == [None, None, "takes an hour", None, None]
     assert [command.elsewhere for command in parsed] == [False, False, False, True, True]
     assert readme.files(SAMPLE) == {"my_rnn.py": "x = 1\n"}
-
-
-def test_an_open_block_is_an_error() -> None:
     with pytest.raises(SystemExit, match="line 2 is not closed"):
         list(readme.blocks("text\n```console\n$ make\n"))
 
 
-def test_commands_run_in_their_folders_and_failures_are_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_run_in_their_folders_and_failures_are_counted(tmp_path: Path, monkeypatch, capfd) -> None:
     monkeypatch.setattr(readme, "ROOT", tmp_path)
     document = tmp_path / "README.md"
     document.write_text(

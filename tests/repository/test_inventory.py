@@ -24,14 +24,11 @@ def test_every_model_and_task_is_in_the_inventory(group: str) -> None:
     assert {shared.sub("", name) for name in names(group)} <= {*CODE} | UNNAMED
 
 
-def test_every_name_in_the_inventory_is_that_of_a_config() -> None:
+def test_every_name_in_the_inventory_is_that_of_a_config_and_every_figure_is_there() -> None:
     known = {name for group in ("model", "task", "table", "figure") for name in configs(group)}
     not_configs = {"PHYSML_DATA", "results", "physml/lab/simulate", "results/figures"}
     assert {name for name in CODE if not name.startswith("test_")} <= known | not_configs
-
-
-def test_every_figure_is_in_the_inventory() -> None:
-    """Those of G² are named together."""
+    # Those of G² are named together.
     left = configs("figure") - {*CODE} - {f"g2-fig-{n}" for n in range(2, 10)}
     assert [name for name in left if not name.startswith("own-")] == []
 

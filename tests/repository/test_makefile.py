@@ -30,7 +30,6 @@ def make(*arguments: str, folder: Path = ROOT) -> subprocess.CompletedProcess[st
 
 
 def expanded(*arguments: str) -> list[str]:
-    """The commands of a target, its set-up left out."""
     done = make("-n", "-o", ".venv/.ready", *arguments)
     assert done.returncode == 0, done.stderr
     return [line.rstrip() for line in done.stdout.splitlines()]
@@ -69,14 +68,11 @@ def test_a_target_and_its_variables_become_one_command(arguments: list[str], com
     assert main.parser().parse_args(shlex.split(command)).command  # the program takes it
 
 
-def test_two_tables_are_made_one_after_the_other() -> None:
+def test_two_tables_are_made_one_after_the_other_and_no_file_of_that_name_hides_one(tmp_path: Path) -> None:
     assert expanded("-j4", "table-4", "table-9", "RUN=0") == [
         PHYSML + "table 4 --paper lem --no-run",
         PHYSML + "table 9 --paper lem --no-run",
     ]
-
-
-def test_a_file_with_the_name_of_a_table_does_not_hide_it(tmp_path: Path) -> None:
     shutil.copy(ROOT / "Makefile", tmp_path)
     (tmp_path / "table-4").touch()
     done = make("-n", "-o", ".venv/.ready", "table-4", folder=tmp_path)
@@ -228,16 +224,12 @@ def test_a_killed_installation_starts_over_and_a_failed_one_keeps_what_is_there(
     assert ("-m venv --clear" in house.asked) == ("-m venv" in house.asked) == anew
 
 
-def test_a_venv_whose_python_is_gone_is_made_again(house: House) -> None:
+def test_a_venv_whose_python_is_gone_and_a_moved_checkout_are_set_up_again(house: House) -> None:
     house.setup()
     (house.folder / ".venv" / "bin" / "python").unlink()
     house.ready.unlink()
     assert house.setup().returncode == 0
     assert "-m venv --clear" in house.asked
-
-
-def test_a_moved_checkout_is_set_up_again(house: House) -> None:
-    house.setup()
     house.folder = house.folder.rename(house.folder.with_name("another house"))
     assert house.setup().returncode == 0
     assert "-e .[all,dev]" in house.asked

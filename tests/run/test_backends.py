@@ -39,11 +39,6 @@ def test_the_record_says_what_ran(name):
     assert log_of(spec) == "" and backend.ran() == before
 
 
-def test_a_layers_own_backend_goes_first():
-    spec = h.spec_of(lem("model.backend=reference", "runtime.backend=torch"))
-    assert h.make(spec)["backend"] == "reference"
-
-
 def test_a_wish_that_nothing_can_fulfil_is_one_line_in_the_log():
     spec = h.spec_of(h.odd("model=own", "model._target_=odd_tasks.Plain", "runtime.backend=native"))
     record = h.make(spec)
@@ -52,7 +47,9 @@ def test_a_wish_that_nothing_can_fulfil_is_one_line_in_the_log():
     assert "runtime.backend=native: this net has a single backend, plain torch, which has run." in line
 
 
-def test_a_layer_without_a_keyword_hears_the_wish_too():
+def test_a_layers_own_backend_goes_first_and_one_without_a_keyword_hears_the_wish_too():
+    spec = h.spec_of(lem("model.backend=reference", "runtime.backend=torch"))
+    assert h.make(spec)["backend"] == "reference"
     overrides = [o for o in h.odd("model=fastrnn", "runtime.backend=reference") if o != "model=lstm"]
     spec = h.spec_of(overrides)
     assert h.make(spec)["backend"] == "reference" and log_of(spec) == ""
@@ -93,13 +90,6 @@ def test_runs_that_start_at_once_compile_once(forked, tmp_path, monkeypatch):
     assert len(list((paths.cache_root() / "native").glob("lem-float-*.so"))) == 1
 
 
-def test_a_layer_that_demands_what_cannot_be_done_stops_the_run(capsys):
-    assert main.main(["run", *lem("model.backend=triton", "runtime.device=cpu")]) == 2
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("error: lem with backend='triton': ")
-    assert error.endswith("Use backend='auto', the fastest that can.")
-
-
 def test_a_run_that_went_on_with_another_backend_tells_both():
     slow = h.spec_of(lem("runtime.backend=reference", "runtime.checkpoint_every_s=0", step_s=0.05))
     process = h.start(slow)
@@ -121,7 +111,11 @@ def test_the_probe_times_the_backend_that_will_run(monkeypatch):
     assert set(chosen) == {"reference"}
 
 
-def test_a_misspelt_backend_is_refused_before_anything_is_built():
+def test_a_layer_that_demands_what_cannot_be_done_and_a_misspelt_backend_are_refused(capsys):
+    assert main.main(["run", *lem("model.backend=triton", "runtime.device=cpu")]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: lem with backend='triton': ")
+    assert error.endswith("Use backend='auto', the fastest that can.")
     with pytest.raises(InputError, match=r"runtime\.backend must be one of .*Did you mean native"):
         h.spec_of(lem("runtime.backend=natve"))
 

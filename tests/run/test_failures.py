@@ -32,13 +32,10 @@ def test_a_loss_that_is_not_a_number_is_divergence(capsys):
     assert record(overrides)["reason"] == diverged["reason"]
 
 
-def test_an_endless_learning_rate_is_divergence():
+def test_an_endless_learning_rate_and_no_finite_number_on_valid_are_divergence():
     overrides = h.odd("optim=sgd", "optim.lr=1e30", "optim.momentum=0.9")
     assert run(overrides) == 1
     assert record(overrides)["status"] == "diverged"
-
-
-def test_no_finite_number_on_valid_is_divergence():
     overrides = h.odd(trouble="nan_score")
     assert run(overrides) == 1
     ended = record(overrides)

@@ -33,13 +33,10 @@ def test_weights_in_the_repository_are_small_and_those_of_recorded_runs():
         assert count_parameters(load(name)) == card["n_parameters"]
 
 
-def test_all_are_named_in_the_docs():
+def test_all_are_named_in_the_docs_and_loaded_by_the_name_of_their_experiment():
     names = [path.relative_to(OWN_RESULTS / "weights").with_suffix("").as_posix() for path in NETWORKS]
     rows = re.findall(r"^\| `(\w+/[\w-]+)` \| ", (ROOT / "docs" / "export.md").read_text("utf-8"), re.M)
     assert rows == names and len([*(OWN_RESULTS / "weights").rglob("*.json")]) == len(names)
-
-
-def test_a_network_is_loaded_by_the_name_of_its_experiment():
     net = load("lem/adding-5000-lem-short")
     assert sum(p.numel() for p in net.parameters()) == 67713
     assert net(torch.zeros(1, 7, 2))[0].shape == (1, 1)

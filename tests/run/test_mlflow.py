@@ -42,8 +42,6 @@ def database(empty, monkeypatch):
 
 
 class Copy:
-    """What MLflow has of one run."""
-
     def __init__(self, spec: RunSpec, database: Path) -> None:
         client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{database}")
         project = client.get_experiment_by_name("physml")

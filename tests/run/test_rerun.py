@@ -79,13 +79,6 @@ def test_other_numbers_are_different(again, spec):
     assert "\ndifferent: test/mse is " in out and "1 recorded seed on this split" in out
 
 
-def test_a_plan_trains_nothing(again, spec, roots):
-    code, out, _ = again("adding-lem", "--plan")
-    assert code == 0
-    assert "trains again: " in out and "(6 steps of " in out
-    assert not (roots / "results/runs/adhoc/rerun-adding-lem").exists()
-
-
 def test_what_is_refused(again, spec, monkeypatch):
     path = spec.record_path
     lost = {"lem/adding-lme": "there is no run lem/adding-lme", "nothing.json": "nothing.json cannot be read"}
@@ -122,7 +115,11 @@ def test_code_of_the_user_runs_only_where_the_user_names_it(again):
     assert code == 0 and "equal to the bit" in out
 
 
-def test_a_record_of_uncommitted_code_says_so(again, spec):
+def test_a_plan_trains_nothing_and_a_record_of_uncommitted_code_says_so(again, spec, roots):
+    code, out, _ = again("adding-lem", "--plan")
+    assert code == 0
+    assert "trains again: " in out and "(6 steps of " in out
+    assert not (roots / "results/runs/adhoc/rerun-adding-lem").exists()
     rewritten(spec.record_path, code=record.read(spec.record_path)["code"] | {"dirty": True})
     _, out, _ = again(spec.record_path, "--plan")
     assert "was made on uncommitted code: no commit holds what produced it." in out
@@ -146,9 +143,7 @@ MORE = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*RECORDS, *(pytest.param(name, marks=pytest.mark.grid) for name in MORE)])
-def test_a_recorded_run_is_the_same_again(
-    name: str, roots: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_recorded_run_is_the_same_again(name: str, roots: Path, monkeypatch, capsys) -> None:
     """To the bit, or within what another processor explains: what the command does not call different."""
     monkeypatch.delenv("PHYSML_DATA", raising=False)
     path = OWN_RESULTS / "runs" / f"{name}.json"

@@ -58,13 +58,10 @@ def test_quotas_of_version_1(machine, quota: str, cores: int) -> None:
 MEMINFO = {"proc/meminfo": "MemTotal: 33554432 kB\nMemAvailable: 16777216 kB\n"}  # 16 GiB
 
 
-def test_free_memory_is_what_the_machine_has(machine) -> None:
+def test_free_memory_is_what_the_machine_has_and_a_group_may_still_take(machine) -> None:
     assert resources.free_memory() is None
     machine(MEMINFO)
     assert resources.free_memory() == 16 * GIB
-
-
-def test_free_memory_is_what_a_group_may_still_take(machine) -> None:
     machine(MEMINFO | {"proc/self/cgroup": "0::/a\n", "cgroup/a/memory.max": "max\n"})
     machine({"cgroup/a/memory.stat": f"anon 5\ninactive_file {GIB}\n"})
     machine({"cgroup/a/memory.current": f"{3 * GIB}\n"})
@@ -106,12 +103,6 @@ def test_no_more_than_fit_into_memory(machine, gib: float, fit: int) -> None:
     assert len(admitted(Machine(), *[Resources(1, gib * GIB)] * 10)) == fit
 
 
-def test_small_ones_find_a_place_beside_a_big_one(machine) -> None:
-    machine(MEMINFO)
-    taken = admitted(Machine(), *(Resources(1, gib * GIB) for gib in (12, 12, 2, math.inf, 1, 2)))
-    assert [slot.needs.memory / GIB for slot in taken] == [12, 2, 1]
-
-
 def test_memory_that_is_held_already_is_not_counted_twice(machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """6 of 16 GiB are held by a run of 8 GiB: 10 are free, and it will take 2 more."""
     machine({"proc/meminfo": f"MemAvailable: {10 * GIB // 1024} kB\n"})
@@ -122,8 +113,10 @@ def test_memory_that_is_held_already_is_not_counted_twice(machine, monkeypatch: 
     assert not Machine().slot(Resources(1, 7 * GIB), [Slot(Resources(1, 8 * GIB), pid=78)])  # ended, or new
 
 
-def test_a_count_looks_at_nothing_else(machine) -> None:
+def test_small_ones_find_a_place_beside_a_big_one_and_a_count_looks_at_nothing_else(machine) -> None:
     machine(MEMINFO)
+    taken = admitted(Machine(), *(Resources(1, gib * GIB) for gib in (12, 12, 2, math.inf, 1, 2)))
+    assert [slot.needs.memory / GIB for slot in taken] == [12, 2, 1]
     assert len(admitted(Machine(3), *[Resources(8, 40 * GIB)] * 5)) == 3
 
 
@@ -142,24 +135,18 @@ def test_runs_spread_over_the_gpus_by_their_memory(machine, monkeypatch: pytest.
     assert [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in taken] == ["1", "1", "0", "1"]
 
 
-def test_gpus_keep_the_names_they_were_given(machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_keep_their_names_and_one_of_the_config_stays_that_one(machine, monkeypatch) -> None:
     monkeypatch.setattr(resources, "gpus", lambda: (1.0 * GIB, 20.0 * GIB))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b")
     assert admitted(Machine(), cuda(5))[0].environment == {"CUDA_VISIBLE_DEVICES": "GPU-b"}
-
-
-def test_a_gpu_of_the_config_stays_that_one(machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resources, "gpus", lambda: (10.0 * GIB, 20.0 * GIB))
     taken = admitted(Machine(), *[cuda(7, "cuda:0")] * 3)
     assert [(slot.gpu, slot.environment) for slot in taken] == [(0, {})]
 
 
-def test_runs_on_a_gpu_share_the_cores_with_others(machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_on_a_gpu_share_the_cores_and_an_unknown_one_takes_one_at_a_time(machine, monkeypatch) -> None:
     monkeypatch.setattr(resources, "gpus", lambda: (100.0 * GIB,))
     assert len(admitted(Machine(), *[cuda(1)] * 6, *[Resources(1, 0)] * 6)) == 8
-
-
-def test_a_gpu_that_nothing_is_known_of_takes_one_at_a_time(machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resources, "gpus", lambda: ())
     assert len(admitted(Machine(), cuda(1), cuda(1), Resources(1, 0))) == 2
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import run_harness as h
 import torch
+from refusals import refuses
 
 from physml.base.errors import Preempted, RecordError
 from physml.records import record
@@ -235,8 +236,7 @@ def test_a_stop_is_a_stop_whatever_the_interrupted_makes_of_it(monkeypatch):
 
     monkeypatch.setattr(h.task_class("Odd"), "load", load)
     spec = h.spec_of(h.odd())
-    with pytest.raises(Preempted, match="SIGTERM"):
-        h.make(spec)
+    refuses(Preempted, "SIGTERM", h.make, spec)
     assert not spec.record_path.exists()
 
 
@@ -248,8 +248,7 @@ def test_a_second_ctrl_c_does_not_wait_for_the_step(monkeypatch):
         raise AssertionError("the second Ctrl-C was not heard")
 
     monkeypatch.setattr(Trainer, "_step", step)
-    with pytest.raises(Preempted, match="Ctrl-C"):
-        h.make(h.spec_of(h.odd()))
+    refuses(Preempted, "Ctrl-C", h.make, h.spec_of(h.odd()))
 
 
 def test_signals_are_given_back():
@@ -278,6 +277,5 @@ def test_a_checkpoint_of_other_code_is_refused_with_what_to_do():
     spec.work_folder.mkdir(parents=True)
     other = {"identity": spec.place.identity, "started": "", "trainer": {"net": {"a": torch.ones(1)}}}
     checkpoint.save(spec.work_folder, other)
-    with pytest.raises(RecordError, match=r"does not fit the code as it is now.*--force"):
-        h.make(spec)
+    refuses(RecordError, r"does not fit the code as it is now.*--force", h.make, spec)
     assert h.make(spec, force=True)["status"] == "finished"

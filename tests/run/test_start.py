@@ -41,16 +41,12 @@ def imported(words: list[str], folder: Path) -> str:
 
 
 @pytest.mark.parametrize("name", variants(["embedding", "graph"], RUNS))
-def test_a_lone_run_imports_no_compiler_and_no_package_that_it_does_not_use(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_lone_run_imports_no_compiler_and_no_package_that_it_does_not_use(name: str, tmp_path) -> None:
     needed = ["scipy"] if name == "graph" else []  # small data of graphs are made with it in each smoke run
     assert f"imported: {needed}" in imported(RUNS[name], tmp_path)
 
 
-def test_a_run_whose_data_are_cached_does_not_import_the_solver_of_its_data(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_whose_data_are_cached_does_not_import_the_solver_of_its_data(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PHYSML_CACHE", str(tmp_path / "cache"))
     words = ["experiment=lem/fitzhugh_nagumo-lem", "profile=smoke"]
     assert "imported: ['scipy']" in imported(words, tmp_path / "first")

@@ -86,9 +86,7 @@ def test_the_time_left_of_a_batch_comes_from_the_speed_of_its_runs() -> None:
     assert text.startswith("5 of 6 runs done, eta 0:00:50, 1 running: c step 50")
 
 
-def test_lines_off_a_terminal_are_one_a_minute(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_lines_off_a_terminal_are_one_a_minute(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     view = progress.ManyLines(8, {"label 1": "optim.lr=0.1"})

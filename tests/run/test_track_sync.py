@@ -29,7 +29,6 @@ def no_tables(monkeypatch):
 
 @pytest.fixture
 def recorded():
-    """The record of a run that no tracker followed."""
     return h.make(h.spec_of(h.odd()))
 
 
@@ -104,26 +103,17 @@ def test_a_run_that_was_copied_offline_is_sent_from_its_record(server, monkeypat
     assert sent(server) == {TrackedRun.of_spec(spec, []).id: 3}
 
 
-def test_without_a_login_nothing_is_sent(recorded, capsys):
+def test_without_a_login_nothing_is_sent_and_offline_runs_are_written_once(recorded, capsys, monkeypatch):
     assert sync(recorded["path"]) == 2
     said = capsys.readouterr().err
     assert "not logged in to W&B: nothing is sent" in said and "WANDB_MODE=offline" in said
     assert sync("--plan", recorded["path"]) == 0
     plan = capsys.readouterr().out
     assert "1 of 1 records to send to W&B: https://api.wandb.ai" in plan and "Not yet: not logged in" in plan
-
-
-def test_offline_it_writes_offline_runs_once(recorded, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     assert sync(recorded["path"]) == sync(recorded["path"]) == 0
     folder = h.spec_of(h.odd()).work_folder
     assert len(list(folder.glob("wandb/offline-run-*"))) == 1
-
-
-def test_the_plan_sends_nothing(server, recorded, capsys):
-    assert sync("--plan", recorded["path"]) == 0
-    assert "1 of 1 records to send to W&B" in capsys.readouterr().out
-    assert not server.runs
 
 
 def test_a_server_that_is_away_takes_nothing(recorded, monkeypatch, capsys):
@@ -136,7 +126,10 @@ def test_a_server_that_is_away_takes_nothing(recorded, monkeypatch, capsys):
     assert "took nothing" in said and "0 runs sent" in said
 
 
-def test_records_that_failed_are_left_out(server, recorded):
+def test_the_plan_sends_nothing_and_records_that_failed_are_left_out(server, recorded, capsys):
+    assert sync("--plan", recorded["path"]) == 0
+    assert "1 of 1 records to send to W&B" in capsys.readouterr().out
+    assert not server.runs
     path = h.spec_of(h.odd()).record_path
     record.write(path, record.read(path) | {"status": "failed"})
     assert sync(path) == 0 and not server.runs

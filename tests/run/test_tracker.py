@@ -199,13 +199,10 @@ def test_no_tracker(monkeypatch):
 # ---------------------------------------------------------------------------- online or offline
 
 
-def test_without_a_key_everything_is_offline(nobody, caplog):
+def test_without_a_key_everything_is_offline_and_with_one_online(nobody, caplog, monkeypatch):
     assert [tracker.mode_of(m) for m in ("auto", "offline")] == ["offline", "offline"] and not caplog.text
     assert tracker.mode_of("online") == "offline"
     assert "not logged in, so this run stays offline" in caplog.text
-
-
-def test_a_key_in_the_environment_means_online(nobody, monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     assert [tracker.mode_of(m) for m in ("auto", "online", "offline")] == ["online", "online", "offline"]
 

@@ -7,5 +7,4 @@ from search_conf import without_studies
 
 @pytest.fixture
 def conf(tmp_path, monkeypatch):
-    """conf/ without studies."""
     return without_studies(tmp_path, monkeypatch)

@@ -32,14 +32,11 @@ def test_every_combination_of_categories_has_equally_many_points():
     assert all({*point} == {*SPACE} for point in points)
 
 
-def test_points_depend_on_the_seed_and_go_on_where_they_ended():
+def test_points_depend_on_the_seed_go_on_where_they_ended_and_are_of_low_discrepancy():
     points = designed(SPACE, [], 24, seed=5)
     assert designed(SPACE, [], 24, seed=5) == points != designed(SPACE, [], 24, seed=6)
     assert [*points[:9], *designed(SPACE, points[:9], 15, seed=5)] == points
-
-
-def test_the_design_is_of_low_discrepancy():
-    """Of 16 points each sixteenth of a range has one, on its scale; random draws leave a third empty."""
+    # Of 16 points each sixteenth of a range has one, on its scale; random draws leave a third empty.
     space = {key: SPACE[key] for key in ("optim.lr", "model.dt")}
     for seed in range(5):
         points = designed(space, [], 16, seed)

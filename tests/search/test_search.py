@@ -13,6 +13,7 @@ import optuna
 import pytest
 import yaml
 from each import each
+from refusals import refuses
 from search_conf import TINY, write_study
 from variants import variants
 
@@ -431,8 +432,7 @@ def rates(values):
 )
 def test_mistakes_are_refused_before_anything_is_trained(changes, says, conf):
     write(conf, **changes)
-    with pytest.raises(ConfigError, match=says):
-        carried_out()
+    refuses(ConfigError, says, carried_out)
 
 
 def test_searches_of_a_group_have_equal_trials(conf):
@@ -441,8 +441,7 @@ def test_searches_of_a_group_have_equal_trials(conf):
     content["searches"]["more"] = content["searches"]["tiny"] | {"trials": 5}
     content["rows"]["gru"]["search"] = "more"
     path.write_text(yaml.safe_dump(content, sort_keys=False))
-    with pytest.raises(ConfigError, match=f"{GRU} has other trials, stages or extra trials"):
-        carried_out()
+    refuses(ConfigError, f"{GRU} has other trials, stages or extra trials", carried_out)
 
 
 @functools.cache
@@ -504,8 +503,7 @@ def test_what_a_search_sets_goes_to_the_final_runs(conf, simulate):
     assert compose.compose([f"experiment={LSTM}"]).config["trainer"]["stop"] == stop
     assert result["search"]["set"] == {"trainer.stop": stop}
     write(conf, points=[{"optim.lr": 0.9}])
-    with pytest.raises(ConfigError, match=r"points: optim.lr 0.9 is not in its range"):
-        carried_out()
+    refuses(ConfigError, r"points: optim.lr 0.9 is not in its range", carried_out)
 
 
 def test_a_study_makes_the_searches_of_another(conf, monkeypatch):
@@ -579,8 +577,7 @@ def test_pilots_share_a_search(conf, forked, monkeypatch):
 def test_a_search_whose_trials_all_diverge_chooses_none(conf, monkeypatch):
     write(conf, **ONE | {"space": {"optim.lr": [1.0e30]}})
     Simulated(monkeypatch, lambda config: None)
-    with pytest.raises(RunFailed, match=f"no trial of {ID} gave a number"):
-        carried_out()
+    refuses(RunFailed, f"no trial of {ID} gave a number", carried_out)
 
 
 def test_a_search_with_a_failed_run_writes_nothing_and_makes_it_next_time(conf, monkeypatch, capsys):
@@ -618,8 +615,7 @@ def test_a_study_of_ones_own_is_searched_where_it_lies(tmp_path, forked, monkeyp
     """An installed package refuses its own studies alone."""
     monkeypatch.setattr(search, "INSTALLED", True)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match=r"physml search \./study\.yaml:ROW"):
-        carried_out("lem/fitzhugh_nagumo-lem-searched")
+    refuses(ConfigError, r"physml search \./study\.yaml:ROW", carried_out, "lem/fitzhugh_nagumo-lem-searched")
     rows = {"lstm": {"model": "lstm", "search": "tiny"}}
     content = TASK | {"searches": {"tiny": STAGED | ONE}, "rows": rows}
     (tmp_path / "mystudy.yaml").write_text(yaml.safe_dump(content))
@@ -642,8 +638,7 @@ def test_a_search_has_the_name_of_its_results_and_of_its_experiment():
         assert (spec.id, spec.experiment) == ("fitzhugh_nagumo-lem", "lem/fitzhugh_nagumo-lem-searched")
     for name in ("lem/fitzhugh_nagumo-lsmt", "lem-fitzhugh_nagumo-lsmt"):
         says = rf"there is no search {name}\. Did you mean lem.fitzhugh_nagumo-lstm"
-        with pytest.raises(ConfigError, match=says):
-            carried_out(name)
+        refuses(ConfigError, says, carried_out, name)
 
 
 def test_rows_tasks_and_repeats_have_points_of_their_own():

@@ -32,16 +32,13 @@ def test_ticks_lie_on_the_axis(values):
     assert len(ticks) <= 8 and all(axis.low - slack <= tick <= axis.high + slack for tick in ticks)
 
 
-def test_an_axis_is_logarithmic_where_values_differ_by_much():
-    assert plots.Axis.over([0.1, 10.0]).log and not plots.Axis.over([1.0, 2.0]).log
-    assert plots.Axis.over([0.1, 10.0]).at(1.0) == pytest.approx(50.0)
-    assert plots.Axis.over([math.nan, math.inf]) == plots.Axis(0.0, 1.0, False)
-
-
 OURS = Summary(3, 1.1, 0.1, 0.9, 1.3, 1.0)
 
 
-def test_a_reference_far_away_does_not_squeeze_the_axis():
+def test_an_axis_is_logarithmic_where_values_differ_by_much_but_for_a_reference_far_away():
+    assert plots.Axis.over([0.1, 10.0]).log and not plots.Axis.over([1.0, 2.0]).log
+    assert plots.Axis.over([0.1, 10.0]).at(1.0) == pytest.approx(50.0)
+    assert plots.Axis.over([math.nan, math.inf]) == plots.Axis(0.0, 1.0, False)
     near, far = (plots.interval_axis([(Published(1.0, digits=1), OURS)], [at]) for at in (1.15, 900.0))
     assert near.low <= 1.15 <= near.high and far.high < 2
 
@@ -69,14 +66,6 @@ def test_a_curve_that_runs_away_does_not_fill_the_picture():
 def test_markdown_lets_no_html_through(text):
     page = prose.markdown(text, lambda target: target)
     assert "<script" not in page and 'href="javascript' not in page and "<img" not in page
-
-
-def test_links_go_where_they_are_sent():
-    page = prose.markdown("# A b\n[x](lem.md#c) and [y](gone.md)", {"lem.md#c": "../lem/#c"}.get)
-    assert '<h1 id="a-b">' in page and '<a href="../lem/#c">x</a>' in page
-    twice = prose.markdown("## Step (2.16), and 3\n## Step (2.16), and 3", {}.get)
-    assert 'id="step-216-and-3"' in twice and 'id="step-216-and-3-1"' in twice  # as GitHub has them
-    assert "gone" not in page and " y" in page
 
 
 def test_a_docstring_has_its_equations_and_arguments():
@@ -122,7 +111,12 @@ def test_an_equation_has_elements_of_mathml_alone(text: str) -> None:
     assert all(prose.ATTRIBUTES.issuperset(element.keys()) for element in tree.iter())
 
 
-def test_an_equation_breaks_before_signs_that_no_bracket_holds_and_else_is_code():
+def test_links_go_where_they_are_sent_and_an_equation_breaks_before_signs_that_no_bracket_holds():
+    page = prose.markdown("# A b\n[x](lem.md#c) and [y](gone.md)", {"lem.md#c": "../lem/#c"}.get)
+    assert '<h1 id="a-b">' in page and '<a href="../lem/#c">x</a>' in page
+    twice = prose.markdown("## Step (2.16), and 3\n## Step (2.16), and 3", {}.get)
+    assert 'id="step-216-and-3"' in twice and 'id="step-216-and-3-1"' in twice  # as GitHub has them
+    assert "gone" not in page and " y" in page
     page = prose.docstring(r":math:`y = (a + b) z + \frac{c + d}{e}`")
     assert page.count("<math") == 3 and "<code>" not in page
     assert prose.mathml(r"\frac{") == r"<code>\frac{</code>"

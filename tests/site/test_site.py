@@ -29,7 +29,6 @@ TABLES = ["cornn-6", "lem-4", "lem-8", "own-rates", "unicornn-6"]
 
 @pytest.fixture(scope="module")
 def few():
-    """Five tables, two figures, and all else."""
     with pytest.MonkeyPatch.context() as patch:
         figures = [figure for figure in inventory.figures() if figure.name in ("lem-fig-4", "lem-fig-2")]
         patch.setattr(content, "table_ids", lambda: TABLES)
@@ -253,13 +252,10 @@ def test_no_two_cells_share_a_page(ident):
         assert len({slug(name) for name in names}) == len(names)
 
 
-def test_a_picture_is_of_the_runs_that_are_asked_for():
+def test_a_picture_is_of_the_runs_that_are_asked_for_and_a_table_is_written_as_a_page(tmp_path):
     pictures, runs = Pictures(), record.records("lem/fitzhugh_nagumo-lem")[:3]
     titles = [str(pictures.of(runs[:n])[1]) for n in (1, 3)]
     assert "of 1 runs" in titles[0] and "of 3 runs" in titles[1]
-
-
-def test_a_table_is_written_as_a_page(tmp_path):
     page = tmp_path / "t.html"
     assert main.main(["table", "lem-4", "--no-run", "--html", str(page)]) == 0
     assert page.read_text().startswith("<!doctype html>")

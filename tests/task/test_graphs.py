@@ -70,14 +70,6 @@ def test_a_batch_is_its_graphs_side_by_side(store: Store) -> None:
     assert batch.edge_index[0].tolist() == list(range(0, 2 * n, 2))
 
 
-def test_parts_in_order_and_rows_of_graphs_without_rows() -> None:
-    parts = {part: graphs.tolist() for part, graphs in parts_in_order(np.array([2, 0, 3])).items()}
-    assert parts == {"train": [0, 1], "valid": [], "test": [2, 3, 4]}
-    runs = Runs(np.array([0, 0, 3, 3]))
-    assert runs.rows(torch.tensor([0, 2])).tolist() == []
-    assert runs.rows(torch.tensor([1, 0, 1])).tolist() == [0, 1, 2, 0, 1, 2]
-
-
 @pytest.mark.parametrize("size", [3, 1000])
 def test_every_graph_is_in_one_batch_as_stored(task: Zinc, store: Store, size: int) -> None:
     arrays = store.read(ZINC)
@@ -139,5 +131,10 @@ def test_what_cannot_be_right_is_told(store: Store, changes: dict[str, Any], say
         placed(store, **changes)
 
 
-def test_the_net_of_graphs_is_that_of_the_task() -> None:
+def test_parts_in_order_rows_of_graphs_without_rows_and_the_net_of_graphs() -> None:
+    parts = {part: graphs.tolist() for part, graphs in parts_in_order(np.array([2, 0, 3])).items()}
+    assert parts == {"train": [0, 1], "valid": [], "test": [2, 3, 4]}
+    runs = Runs(np.array([0, 0, 3, 3]))
+    assert runs.rows(torch.tensor([0, 2])).tolist() == []
+    assert runs.rows(torch.tensor([1, 0, 1])).tolist() == [0, 1, 2, 0, 1, 2]
     assert compose(["model=graphcon_gcn", "task=zinc"]).config["net"]["pool"] == "sum"

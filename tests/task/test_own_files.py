@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from refusals import refuses
 
 from physml.base.errors import ConfigError, DataError, InputError
 from physml.config.identity import identity, payload
@@ -70,8 +71,7 @@ def test_files_may_be_an_argument(waves, tmp_path: Path) -> None:
     config["task"]["files"] = ["other.csv"]
     assert set(payload(config)["files"]) == {"other.csv"}
     config["task"]["files"] = "other.csv"
-    with pytest.raises(ConfigError, match="files must be a list of names"):
-        payload(config)
+    refuses(ConfigError, "files must be a list of names", payload, config)
 
 
 @pytest.mark.parametrize(("files", "kind"), [("", "undeclared data"), ("files = ()", "verified")])
@@ -93,10 +93,8 @@ def test_a_file_that_changes_before_it_is_read_is_unverified(waves, tmp_path: Pa
 
 def test_a_file_that_is_not_named_or_not_there_is_refused(waves, tmp_path: Path) -> None:
     config = waves(opened='self.file("others.csv")')
-    with pytest.raises(InputError, match=r'reads others\.csv, .*files = \("others\.csv",\)'):
-        recorded(config, tmp_path)
+    refuses(InputError, r'reads others\.csv, .*files = \("others\.csv",\)', recorded, config, tmp_path)
     (tmp_path / "waves.csv").unlink()
-    with pytest.raises(DataError, match=r"names the file waves\.csv, but .*waves\.csv is missing"):
-        identity(config)
+    refuses(DataError, r"names the file waves\.csv, but .*waves\.csv is missing", identity, config)
     with pytest.raises(ConfigError, match=r"`files` must name the files of Waves literally"):
         identity(waves(files='files = tuple(["waves.csv"])'))

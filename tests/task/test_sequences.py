@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from loaded_tasks import with_data
+from refusals import refuses
 from torch import Tensor
 
 from physml.base.errors import DataError, InputError
@@ -106,8 +107,7 @@ def items(x: Tensor | None = None, y: Tensor | None = None) -> tuple[Tensor, Ten
     ],
 )
 def test_data_that_cannot_be_right_are_refused(bad, says) -> None:
-    with pytest.raises(DataError, match=f"Classes, part test: .*{says}"):
-        Classes().load(STORE, 0, test=bad)
+    refuses(DataError, f"Classes, part test: .*{says}", Classes().load, STORE, 0, test=bad)
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,7 @@ def test_labels_that_no_score_can_come_from_are_refused(part: str, labels: list[
     """EricFillion/happy-transformer#248, BIMSBbioinfo/flexynesis#156."""
     train = {"train": items()} if part == "test" else {}
     bad = (torch.zeros(len(labels), 3, 2), torch.tensor(labels))
-    with pytest.raises(DataError, match=says):
-        Classes().load(STORE, 0, **{**train, part: bad})
+    refuses(DataError, says, Classes().load, STORE, 0, **{**train, part: bad})
 
 
 def test_arrays_of_numpy_become_tensors() -> None:
@@ -142,16 +141,12 @@ def test_wrong_parts_axes_and_values_and_a_task_without_a_width_are_refused() ->
         def load(self, store: Store, split: int) -> None:
             self.place(dict.fromkeys(("train", "test"), (torch.ones(2, 4, 1), torch.tensor([0, 1]))), store)
 
-    with pytest.raises(InputError, match=r"Bare has no d_in\. Set it in its constructor or in load"):
-        Bare().load(STORE, 0)
+    refuses(InputError, r"Bare has no d_in\. Set it in its constructor or in load", Bare().load, STORE, 0)
     with pytest.raises(InputError, match=r"named train, valid and test; got 'val'\. Did you mean valid"):
         Classes().load(STORE, 0, val=items())
-    with pytest.raises(InputError, match="there is no part test; got train"):
-        Classes().place({"train": items()}, STORE)
-    with pytest.raises(InputError, match=r"axes \(N, T, D\)"):
-        Classes().load(STORE, 0, test=items(torch.zeros(2, 3)))
-    with pytest.raises(DataError, match="finite"):
-        Numbers().load(STORE, 0, bad=math.inf)
+    refuses(InputError, "there is no part test; got train", Classes().place, {"train": items()}, STORE)
+    refuses(InputError, r"axes \(N, T, D\)", Classes().load, STORE, 0, test=items(torch.zeros(2, 3)))
+    refuses(DataError, "finite", Numbers().load, STORE, 0, bad=math.inf)
 
 
 def test_items_in_two_parts_are_noted(caplog: pytest.LogCaptureFixture) -> None:

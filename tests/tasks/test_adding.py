@@ -31,12 +31,9 @@ def test_one_flag_in_each_half_and_the_target_is_their_sum(length):
         assert sum(chosen) == pytest.approx(float(batch.target[i]), rel=1e-6)
 
 
-def test_every_position_is_flagged_and_equally_often():
+def test_training_sequences_are_fresh_need_a_generator_and_flag_every_position_equally_often():
     (batch,) = list(adding(8, epoch_steps=1).batches("train", 8000, rng()))
     assert batch.input[..., 1].mean(0).tolist() == pytest.approx([0.25] * 8, abs=0.025)
-
-
-def test_training_sequences_are_fresh_at_each_step_and_need_a_generator():
     batches = list(adding().batches("train", 10, rng()))
     assert len(batches) == 4
     assert len(torch.cat([batch.input[..., 0] for batch in batches]).unique(dim=0)) == 40

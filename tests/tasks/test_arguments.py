@@ -16,7 +16,6 @@ NOT_ARGUMENTS = ("_target_", "datasets", "defaults", "smoke")
 
 
 def configured(name: str) -> tuple[type, dict[str, Any]]:
-    """The class of a task in conf/, and its arguments."""
     config = read_yaml(CONF / "task" / f"{name}.yaml")
     module, _, task = config["_target_"].rpartition(".")
     arguments = {key: value for key, value in config.items() if key not in NOT_ARGUMENTS}

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from loaded_tasks import with_data
+from refusals import refuses
 from scipy.sparse import csr_matrix
 
 from physml.base.errors import DataError, InputError
@@ -73,8 +74,7 @@ def test_a_set_of_the_archives_is_found_by_its_name(store: Store, folder: str) -
     assert set(task.facts()["verified"].values()) == {"first seen"}
     path = next(store.data.rglob("Toy_TEST.ts"))
     path.write_text(path.read_text().replace("0.9", "0.8"))
-    with pytest.raises(DataError, match="first seen"):
-        uea(store)
+    refuses(DataError, "first seen", uea, store)
 
 
 def test_shorter_series_are_padded_keep_their_length_and_are_scaled_by_the_training_steps(
@@ -107,15 +107,12 @@ def test_a_set_that_sktime_ships_needs_no_file(tmp_path: Path) -> None:
 
 
 def test_files_that_are_not_there_say_where_to_get_them(store: Store) -> None:
-    with pytest.raises(DataError, match=r"Get it with `curl -LO https://.*/Toy.zip && unzip Toy.zip`"):
-        uea(store)
-    with pytest.raises(InputError, match="name must be that of a set"):
-        uea(store, "../secret")
+    refuses(DataError, r"Get it with `curl -LO https://.*/Toy.zip && unzip Toy.zip`", uea, store)
+    refuses(InputError, "name must be that of a set", uea, store, "../secret")
     write_series(store, "Other")
     for path in list((store.data / "ucr_uea").glob("*")):
         path.rename(path.with_name(path.name.replace("Other", "Toy")))
-    with pytest.raises(DataError, match="is the problem Other; expected Toy"):
-        uea(store)
+    refuses(DataError, "is the problem Other; expected Toy", uea, store)
 
 
 def changed(store: Store, part: str, old: str, new: str, count: int = -1) -> None:
@@ -136,8 +133,7 @@ def test_labels_are_texts_as_they_stand(store: Store) -> None:
         assert next(task.batches("test", 10)).target.tolist() == [0, 1, 0, 1, 0, 1]
     changed(store, "TEST", '"walk up" "walk down"', "walk up walk down")
     says = r"'walk up' is none of the classes .* A class with a blank in it has q"
-    with pytest.raises(DataError, match=says):
-        uea(store)
+    refuses(DataError, says, uea, store)
 
 
 def test_a_byte_order_mark_and_windows_lines_are_read_and_labels_that_cannot_be_right_refused(store) -> None:
@@ -148,29 +144,21 @@ def test_a_byte_order_mark_and_windows_lines_are_read_and_labels_that_cannot_be_
     uea(Store(store.data, store.cache / "with marks"))
     write_series(store, "Toy")
     changed(store, "TEST", ":b", ":B")
-    with pytest.raises(DataError, match=r"'B' is none of the classes a, b. B and b are two classes."):
-        uea(store)
+    refuses(DataError, r"'B' is none of the classes a, b. B and b are two classes.", uea, store)
     for part in ("TRAIN", "TEST"):
         changed(store, part, "true a b", "true a B b")
-    with pytest.raises(
-        DataError, match=r"Toy, test: 3 of 6 items are of no class of train, .* 'B' \(item 1\)"
-    ):
-        uea(store)
+    refuses(DataError, r"Toy, test: 3 of 6 items are of no class of train, .* 'B' \(item 1\)", uea, store)
 
 
 def test_series_with_gaps_are_refused_filled_or_left_out(store: Store) -> None:
     write_series(store, "Toy")
     changed(store, "TEST", "7,7,7,7:b", "7,?,NaN,7:b", 1)
-    with pytest.raises(
-        DataError, match=r"_TEST.ts: 1 of 6 series have .* at line 10, dimension 2, step 2. Set"
-    ):
-        uea(store)
+    refuses(DataError, r"_TEST.ts: 1 of 6 series have .* at line 10, dimension 2, step 2. Set", uea, store)
     task = uea(store, missing="fill", standardize=False)
     assert next(task.batches("test", 10)).input[1, :5, 1].tolist() == [7, 7, 7, 7, 0]
     task = uea(store, missing="drop")
     assert task.sizes["test"] == 5
-    with pytest.raises(InputError, match="missing must be one of"):
-        uea(store, missing="ignore")
+    refuses(InputError, "missing must be one of", uea, store, missing="ignore")
 
 
 def test_held_out_items_are_a_share_of_each_class() -> None:
@@ -179,8 +167,7 @@ def test_held_out_items_are_a_share_of_each_class() -> None:
     assert sorted([*train, *valid]) == list(range(16))
     assert np.bincount(y[valid], minlength=3).tolist() == [2, 1, 0]
     assert any((splits.held_out(y, 0.2, 0)[1] != splits.held_out(y, 0.2, k)[1]).any() for k in range(1, 4))
-    with pytest.raises(DataError, match="single item"):
-        splits.held_out(np.arange(4), 0.5, 0)
+    refuses(DataError, "single item", splits.held_out, np.arange(4), 0.5, 0)
 
 
 # ---------------------------------------------------------------------------- the hub
@@ -251,8 +238,7 @@ def test_the_split_of_a_file_is_in_its_name(tmp_path: Path) -> None:
     }
     (tmp_path / "en" / "[a].parquet").touch()
     for config in (None, "en", "..", "fr"):
-        with pytest.raises(DataError, match=r"has no `\*|name of a folder|has no Parquet"):
-            hub._parquet(tmp_path, config)
+        refuses(DataError, r"has no `\*|name of a folder|has no Parquet", hub._parquet, tmp_path, config)
 
 
 def test_bytes_lengths_and_a_split_of_its_own(store: Store, tmp_path: Path) -> None:
@@ -336,15 +322,13 @@ def test_what_is_no_parquet_is_refused_before_it_is_hashed(content, store: Store
     name = repository(tmp_path / "films", TEXTS)
     with (tmp_path / "films" / "data" / "other.parquet").open("wb") as file:
         file.truncate(content) if isinstance(content, int) else file.write(content)
-    with pytest.raises(DataError, match=r"data/other\.parquet is no Parquet file"):
-        text(store, name)
+    refuses(DataError, r"data/other\.parquet is no Parquet file", text, store, name)
 
 
 def test_a_changed_folder_is_refused(store: Store, tmp_path: Path) -> None:
     text(store, name := repository(tmp_path / "films", TEXTS))
     repository(tmp_path / "films", {**TEXTS, "test": {"sentence": ["bad"], "kind": [0]}})
-    with pytest.raises(DataError, match="is not what was first seen here"):
-        text(store, name)
+    refuses(DataError, "is not what was first seen here", text, store, name)
 
 
 # ---------------------------------------------------------------------------- graphs of torch_geometric
@@ -388,8 +372,7 @@ def test_raw_files_of_pyg_are_read_where_they_lie(store: Store, folder: str) -> 
     assert task.facts()["kind"] == "pinned" and len(task.facts()["sha256"]) == 8
     assert sorted(store.data.rglob("*")) == before  # PyG writes nothing beside them
     assert pyg(store, *CORA, "random", 1).sizes == {"train": 420, "valid": 140, "test": 140}
-    with pytest.raises(DataError, match=r"1 split\(s\), counted from 0; got split=1"):
-        pyg(store, *CORA, split=1)
+    refuses(DataError, r"1 split\(s\), counted from 0; got split=1", pyg, store, *CORA, split=1)
 
 
 @pytest.mark.filterwarnings("ignore")  # of PyG's reader
@@ -402,8 +385,7 @@ def test_raw_files_of_pyg_run_no_code(store: Store, tmp_path: Path) -> None:
 
     write_planetoid(store.data / "planetoid")
     (store.data / "planetoid" / "ind.cora.ty").write_bytes(pickle.dumps(Call(), 2))
-    with pytest.raises(DataError, match=r"ind\.cora\.ty cannot be read: it names posix\.mkdir"):
-        pyg(store, *CORA)
+    refuses(DataError, r"ind\.cora\.ty cannot be read: it names posix\.mkdir", pyg, store, *CORA)
     with no_code(), pytest.raises(pickle.UnpicklingError, match=r"a pickle names posix\.mkdir"):
         pickle.loads(pickle.dumps(Call()))  # by another way
     assert not (tmp_path / "was_run").exists()
@@ -429,8 +411,7 @@ def test_a_set_that_pyg_has_in_code_needs_no_files(store: Store) -> None:
     ],
 )
 def test_what_pyg_does_not_have_is_said(store: Store, dataset: str, options, error, message: str) -> None:
-    with pytest.raises(error, match=message):
-        pyg(store, dataset, options)
+    refuses(error, message, pyg, store, dataset, options)
 
 
 def test_classes_of_a_graph_are_those_of_train(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

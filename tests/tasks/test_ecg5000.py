@@ -17,15 +17,6 @@ def task(store: Store) -> Beats:
     return with_data(Beats(perturb="robustness", protocol="paper"), store)
 
 
-def test_valid_and_test_are_the_test_beats_of_the_archive(task: Beats, store: Store) -> None:
-    arrays, held = store.read(ECG5000), splits.load_index("ecg5000-valid")
-    np.testing.assert_array_equal(whole(task, "train").input.numpy(), arrays["x_train"])
-    np.testing.assert_array_equal(whole(task, "valid").input.numpy(), arrays["x_test"][held])
-    rest = np.setdiff1d(np.arange(4500), held)
-    np.testing.assert_array_equal(whole(task, "test").input.numpy(), arrays["x_test"][rest])
-    np.testing.assert_array_equal(whole(task, "test").target.numpy(), arrays["y_test"][rest])
-
-
 @pytest.mark.parametrize("sigma", [0.4, 0.8, 1.2])
 def test_white_noise_is_added_to_every_value_and_multiplicative_noise_scales_it(task: Beats, sigma) -> None:
     batch, name = whole(task, "test"), str(sigma).replace(".", "_")
@@ -52,7 +43,13 @@ def test_noise_does_not_depend_on_how_test_is_cut_and_changes_the_input_alone(ta
     assert not torch.equal(disturbed.input, batch.input)
 
 
-def test_the_metrics_of_the_disturbances_are_declared(task: Beats) -> None:
+def test_valid_and_test_are_beats_of_the_archive_with_declared_disturbances(task, store) -> None:
+    arrays, held = store.read(ECG5000), splits.load_index("ecg5000-valid")
+    np.testing.assert_array_equal(whole(task, "train").input.numpy(), arrays["x_train"])
+    np.testing.assert_array_equal(whole(task, "valid").input.numpy(), arrays["x_test"][held])
+    rest = np.setdiff1d(np.arange(4500), held)
+    np.testing.assert_array_equal(whole(task, "test").input.numpy(), arrays["x_test"][rest])
+    np.testing.assert_array_equal(whole(task, "test").target.numpy(), arrays["y_test"][rest])
     assert set(task.better) == {"accuracy", "cross_entropy", *(f"accuracy_{n}" for n in PERTURBATIONS)}
     reference = task.references()["majority class"]
     assert reference["accuracy_mult_1_2"] == reference["accuracy"]

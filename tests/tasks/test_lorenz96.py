@@ -74,17 +74,14 @@ def test_starts_and_parts_and_a_target_that_is_the_state_25_points_later(task):
     assert torch.equal(batch.input[:, 25:], batch.target[:, :-25])
 
 
-def test_nrmse_by_an_independent_computation(task):
+def test_nrmse_by_an_independent_computation_and_trivial_references_near_the_measured_ones(task):
     rng = np.random.default_rng(0)
     want = next(task.batches("test", 1000)).target.double().numpy()
     got = (want + rng.normal(size=want.shape)).astype(np.float32)
     metrics = score_reference(task, lambda batch: torch.from_numpy(got)[batch.index], size=7)
     expected = np.sqrt(((got - want) ** 2).mean()) / np.sqrt((want**2).mean())
     assert metrics == pytest.approx({"nrmse": expected}, rel=1e-6)
-
-
-def test_trivial_references_are_near_the_measured_ones(task):
-    """Measured on other trajectories, the linear map fitted and scored on the same ones."""
+    # Measured on other trajectories, the linear map fitted and scored on the same ones.
     want = {
         0.9: {"constant": 0.147, "persistence": 0.050, "linear": 0.0070},
         8.0: {"constant": 0.85, "persistence": 0.99, "linear": 0.63},

@@ -15,7 +15,7 @@ def task(store: Store) -> Superpixels:
     return with_data(Superpixels(protocol="official"), store)
 
 
-def test_the_parts_are_disjoint_and_test_is_that_of_the_files(task: Superpixels, store: Store) -> None:
+def test_parts_are_disjoint_and_grey_and_place_as_stored_tell_the_digit(task, store) -> None:
     assert task.sizes == {"train": 27, "valid": 3, "test": 20}
     arrays = store.read(SUPERPIXELS)
     graphs = {part: whole(task, part) for part in ("train", "valid", "test")}
@@ -23,9 +23,6 @@ def test_the_parts_are_disjoint_and_test_is_that_of_the_files(task: Superpixels,
     np.testing.assert_array_equal(graphs["test"].input[:, :1].numpy(), arrays["x"][30 * 75 :])
     seen = {row.numpy().tobytes() for batch in graphs.values() for row in batch.input.reshape(-1, 75, 3)}
     assert len(seen) == 50
-
-
-def test_the_input_is_grey_and_place_as_stored_and_tells_the_digit(task: Superpixels) -> None:
     batch = whole(task, "train")
     assert task.d_in == 3 and batch.input.shape == (27 * 75, 3) and batch.input.dtype == torch.float32
     assert set(batch.input[:, 0].unique().tolist()) == {0.0, 1.0}

@@ -16,15 +16,12 @@ def loaded(store, homophily=0.3, split=0):
     return with_data(SynCora(homophily=homophily, protocol="official"), store, split)
 
 
-def test_half_trains_a_quarter_validates_and_features_tell_the_class(store):
+def test_half_trains_a_quarter_validates_features_tell_the_class_and_homophily_is_of_the_links(store):
     task = loaded(store)
     assert task.sizes == {"train": 50, "valid": 25, "test": 25}
     assert torch.cat([whole(task, part).index for part in PARTS]).sort().values.tolist() == list(range(100))
     references = task.references()
     assert references["linear (features)"]["accuracy"] > references["majority class"]["accuracy"]
-
-
-def test_homophily_is_that_of_the_links(store):
     batches = [whole(loaded(store, level)) for level in (0.0, 0.5, 1.0)]
     h = [edge_homophily(batch.edge_index, batch.target) for batch in batches]
     assert h[0] < 0.4 < h[1] < 0.8 < h[2]  # some links of the stand-in are there at every level

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from loaded_tasks import whole, with_data
+from refusals import refuses
 
 from physml.base.errors import DataError
 from physml.config import build
@@ -70,11 +71,9 @@ def test_splits_of_another_graph_and_a_part_of_equal_values_are_refused(store, m
     y[nodes] = np.arange(1, 1 + len(nodes))
     with monkeypatch.context() as patched:
         changed(patched, musae.CHAMELEON, y=y)
-        with pytest.raises(DataError, match="part valid: all nodes have the same value"):
-            loaded(store)
+        refuses(DataError, "part valid: all nodes have the same value", loaded, store)
     changed(monkeypatch, webkb.CHAMELEON, y=np.zeros(59, np.int64))
-    with pytest.raises(DataError, match=r"60 pages of MUSAE.* for 59.*physml data get musae_chameleon"):
-        loaded(store)
+    refuses(DataError, r"60 pages of MUSAE.* for 59.*physml data get musae_chameleon", loaded, store)
 
 
 # ---------------------------------------------------------------------------- the real pages

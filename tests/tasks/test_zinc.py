@@ -28,7 +28,7 @@ def test_the_parts_are_those_of_the_set(store: Store, molecules: str) -> None:
     assert task.facts()["sizes"] == task.sizes and task.facts()["n_nodes"] == len(arrays["x"])
 
 
-def test_an_atom_is_a_number_or_a_column(store: Store) -> None:
+def test_an_atom_is_a_number_or_a_column_and_the_error_is_absolute(store: Store) -> None:
     official, paper = loaded(store), loaded(store, protocol="paper")
     assert (official.d_in, paper.d_in) == (1, 28)
     number = next(official.batches("valid", 3)).input
@@ -36,9 +36,6 @@ def test_an_atom_is_a_number_or_a_column(store: Store) -> None:
     assert number.shape == (len(column), 1) and number.max() > 1
     assert torch.equal(column.sum(1), torch.ones(len(column)))
     assert torch.equal(column.argmax(1), number[:, 0].long())
-
-
-def test_the_error_is_absolute(store: Store) -> None:
     task = loaded(store)
     (batch,) = task.batches("test", 1000)
     off = torch.linspace(-1, 3, len(batch.target))

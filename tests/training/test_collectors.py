@@ -45,11 +45,6 @@ def test_the_sample_is_one_of_all_entries_whatever_the_batches(task: Adding, enc
         assert TimeScales(n=100).collect(net, task, 7, "cpu")[name] == pytest.approx(some[name], abs=1e-6)
 
 
-def test_a_net_without_learned_scales_is_refused(task: Adding) -> None:
-    with pytest.raises(ConfigError, match="needs a layer with learned time scales, such as LEM"):
-        TimeScales(n=3).collect(TanhRNN(2, 4), task, 8, "cpu")
-
-
 def test_effective_steps_are_those_of_every_unit_of_every_layer(task: Adding) -> None:
     def layer(d: int) -> UnICORNN:
         return UnICORNN(d, 3, n_layers=2, dt=0.2, alpha=1.0)
@@ -64,7 +59,9 @@ def test_effective_steps_are_those_of_every_unit_of_every_layer(task: Adding) ->
     assert collected["steps_2"] == pytest.approx([0.05, 0.1, 0.15])
 
 
-def test_a_net_without_steps_of_its_own_is_refused(task: Adding) -> None:
+def test_a_net_without_learned_scales_or_steps_of_its_own_is_refused(task: Adding) -> None:
+    with pytest.raises(ConfigError, match="needs a layer with learned time scales, such as LEM"):
+        TimeScales(n=3).collect(TanhRNN(2, 4), task, 8, "cpu")
     with pytest.raises(ConfigError, match="needs a layer with steps of its own, such as UnICORNN"):
         EffectiveSteps().collect(TanhRNN(2, 4), task, 8, "cpu")
 

@@ -6,8 +6,6 @@ import torch
 from torch import nn
 
 from physml.models.sequence.soft_orthogonal import SoftOrthogonalRNN
-from physml.run.progress import LineReporter
-from physml.training.interrupt import Interrupt
 from physml.training.trainer import Trainer, penalties
 
 
@@ -16,29 +14,18 @@ def trained(weight: float) -> Trainer:
     spec = h.spec_of(
         h.odd("trainer.epochs=1", "optim.lr=0", "model=soft_orthogonal", f"model.orthogonality={weight}")
     )
-    task = h.task_class("Odd")(**{k: v for k, v in spec.config["task"].items() if k != "_target_"})
-    task.load(None, 0)
     rows: list = []
-    trainer = Trainer(
-        *(spec.config, spec.parts, task, "cpu"),
-        report=LineReporter(),
-        save=lambda _: None,
-        stop=Interrupt(),
-        on_row=rows.append,
-    )
+    trainer = h.odd_trainer(spec, rows=rows)
     trainer.net.layers[0].W.data.mul_(2.0)
     trainer.fit()
     trainer.loss = rows[-1]["train/loss"]
     return trainer
 
 
-def test_a_penalty_is_part_of_the_loss_that_is_trained():
+def test_the_penalties_of_all_layers_are_part_of_the_loss_that_is_trained():
     plain, penalised = trained(0.0), trained(0.5)
     H = plain.net.layers[0].d_out
     assert penalised.loss - plain.loss == pytest.approx(0.5 * 9 * H, rel=1e-4)  # W^T W - I = 3 I
-
-
-def test_penalties_are_those_of_all_layers():
     net = nn.Sequential(nn.Linear(2, 2), SoftOrthogonalRNN(2, 3, orthogonality=1.0), SoftOrthogonalRNN(3, 3))
     terms = [penalty() for penalty in penalties(net)]
     assert len(terms) == 2 and terms[1] is None and isinstance(terms[0], torch.Tensor)

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import pytest
 import run_harness as h
 import torch
+from refusals import refuses
 from torch import Tensor
 
 from physml.base.errors import ConfigError
@@ -69,14 +70,11 @@ def test_an_epoch_goes_through_all_nodes_once(n_parts: int, per_batch: int) -> N
         assert max(n_train) - min(n_train) <= 1  # equally many
 
 
-def test_the_generator_alone_decides() -> None:
+def test_the_generator_alone_decides_and_one_cluster_is_the_whole_graph() -> None:
     def targets(seed: int) -> list[list[int]]:
         return [batch.target.tolist() for batch in epoch(over(6, 2), seed)]
 
     assert targets(1) == targets(1) != targets(2)
-
-
-def test_one_cluster_is_the_whole_graph() -> None:
     whole, (part,) = Whole().batch, epoch(over(1, 1))
     layer = GraphConvolution(3, 2).double()
 
@@ -117,11 +115,9 @@ def test_clusters_refuse_what_they_cannot_cut() -> None:
         ("per_batch=5 is more than n_parts=4", texas(SAMPLE % (4, 5))),
         ("no metric noisy_cross_entropy", noisy),
     ):
-        with pytest.raises(ConfigError, match=says):
-            h.spec_of(overrides)
+        refuses(ConfigError, says, h.spec_of, overrides)
     with pytest.raises(ConfigError, match=r"10000 clusters need a training node each; .* has"):
         h.make(h.spec_of(texas(SAMPLE % (10000, 1))))
     task: Any = Whole()
     task.batch = dataclasses.replace(task.batch, mask=torch.ones(N))
-    with pytest.raises(ConfigError, match="batches of another kind with mask"):
-        Clusters(2).over(task).joined([0])
+    refuses(ConfigError, "batches of another kind with mask", Clusters(2).over(task).joined, [0])

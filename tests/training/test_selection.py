@@ -2,6 +2,7 @@
 
 import pytest
 import run_harness as h
+from refusals import refuses
 from run_harness import bound, scripted
 
 from physml.base.errors import ConfigError
@@ -9,6 +10,7 @@ from physml.records import record
 from physml.training import selection
 from physml.training.trainer import Trainer
 
+NAN, INF = float("nan"), float("inf")
 SELECT = "trainer.select._target_=physml.training.selection"
 
 
@@ -18,34 +20,17 @@ def chosen(selector, values, part="valid", metric="mse"):
     return [row["epoch"] for row in rows if selector.selected(row)]
 
 
-def test_ties_are_kept_at_the_earliest_epoch():
+def test_each_rule_keeps_the_earliest_best_epoch_by_numbers_alone_and_names_an_unknown_metric():
     assert chosen(bound(selection.BestValid()), [3.0, 1.0, 2.0, 1.0, 1.0]) == [1, 2]
-
-
-def test_higher_is_better_where_the_task_says_so():
+    assert chosen(bound(selection.BestValid()), [NAN, INF, 5.0, NAN, 4.0]) == [3, 5]
     best = selection.BestValid("accuracy")
     assert chosen(bound(best), [0.5, 0.4, 0.5, 0.6], metric="accuracy") == [1, 4]
     assert best.rule() == "max valid/accuracy"
-
-
-def test_what_is_not_a_number_is_never_best():
-    nan, inf = float("nan"), float("inf")
-    assert chosen(bound(selection.BestValid()), [nan, inf, 5.0, nan, 4.0]) == [3, 5]
-
-
-def test_last_keeps_every_row():
     assert chosen(bound(selection.Last()), [1.0, 2.0, 3.0]) == [1, 2, 3]
-
-
-def test_best_on_test_looks_at_test():
     best = bound(selection.BestTest())
     assert chosen(best, [2.0, 1.0, 3.0], part="test") == [1, 2]
     assert (best.rule(), best.needs_test) == ("min test/mse", True)
-
-
-def test_an_unknown_metric_is_named():
-    with pytest.raises(ConfigError, match=r"no metric msee\. Did you mean mse"):
-        bound(selection.BestValid("msee"))
+    refuses(ConfigError, r"no metric msee\. Did you mean mse", bound, selection.BestValid("msee"))
 
 
 @pytest.mark.parametrize(
@@ -55,9 +40,6 @@ def test_patience(epochs, values, stop):
     patience = bound(selection.Patience(epochs=epochs, metric=None))
     rows = [{"epoch": i, "valid/mse": float(v)} for i, v in enumerate(values, 1)]
     assert next((row["epoch"] for row in rows if patience.stops(row)), None) == stop
-
-
-NAN, INF = float("nan"), float("inf")
 
 
 @pytest.mark.parametrize(
@@ -79,14 +61,12 @@ def test_a_value_that_is_reached_stops(metric, value, values, stop):
 
 @pytest.mark.parametrize("rule", [selection.Reached(1.0, "msee"), selection.Patience(1, "msee")])
 def test_an_unknown_metric_of_a_stopping_rule_is_named(rule):
-    with pytest.raises(ConfigError, match=r"trainer\.stop\.metric: no metric msee\. Did you mean mse"):
-        bound(rule)
+    refuses(ConfigError, r"trainer\.stop\.metric: no metric msee\. Did you mean mse", bound, rule)
 
 
 @pytest.mark.parametrize("value", [NAN, INF, -INF])
 def test_a_value_that_can_not_be_reached_is_refused(value):
-    with pytest.raises(ConfigError, match=r"trainer\.stop\.value must be a finite number; got"):
-        selection.Reached(value, None)
+    refuses(ConfigError, r"trainer\.stop\.value must be a finite number; got", selection.Reached, value, None)
 
 
 @pytest.mark.parametrize(

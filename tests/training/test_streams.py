@@ -40,16 +40,12 @@ def test_the_same_seed_gives_the_same_first_losses():
     assert first_losses(overrides) == first
 
 
-def test_another_seed_gives_other_weights_and_another_order():
+def test_another_seed_gives_other_weights_and_another_order_that_no_model_changes():
     losses, inputs = first_losses(h.odd())
     other_losses, other_inputs = first_losses(h.odd("seed=1"))
     assert losses != other_losses and inputs != other_inputs
-
-
-def test_the_order_does_not_depend_on_the_model():
-    _, small = first_losses(h.odd())
-    _, large = first_losses(h.odd("model.d_hidden=50", "net.n_layers=2", "net.dropout=0.5"))
-    assert small == large
+    _, of_large = first_losses(h.odd("model.d_hidden=50", "net.n_layers=2", "net.dropout=0.5"))
+    assert of_large == inputs
 
 
 def test_the_first_weights_do_not_depend_on_the_data(monkeypatch):

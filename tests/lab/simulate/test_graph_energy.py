@@ -8,6 +8,7 @@ import networkx
 import numpy as np
 import pytest
 import torch
+from refusals import refuses
 
 from physml.base.errors import InputError
 from physml.base.paths import CONF, share_compiled
@@ -142,8 +143,7 @@ def test_gradient_gating_with_weights_of_each_layer_falls_and_rises_again() -> N
 )
 def test_what_is_wrong_is_said(changes: dict[str, Any], message: str) -> None:
     arguments = {"model": "graphcon", "coupling": "gcn", "seed": 0} | changes
-    with pytest.raises(InputError, match=message):
-        curve(**arguments)
+    refuses(InputError, message, curve, **arguments)
 
 
 @pytest.fixture
@@ -202,8 +202,7 @@ def test_what_is_wrong_with_a_molecule_is_said() -> None:
         ("path", 3, {"atom": 99}, "atom must be one of"),
         ("atoms", -1, {}, "t must be a number of layers, 0 or more; got -1"),
     ):
-        with pytest.raises(InputError, match=message):
-            moved(part, t, **changes)
+        refuses(InputError, message, moved, part, t, **changes)
 
 
 @pytest.mark.usefixtures("cache")

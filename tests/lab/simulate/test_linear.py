@@ -42,14 +42,11 @@ def test_of_the_three_only_rk4_keeps_a_skew_matrix_from_growing() -> None:
     assert (growth["y"][inside] <= 1 + 1e-12).all() and (growth["y"][growth["x"] > 2.83] > 1).all()
 
 
-def test_an_orbit_is_that_of_its_matrix() -> None:
+def test_an_orbit_is_that_of_its_matrix_and_the_matrix_that_of_the_layer() -> None:
     orbit = linear.orbit(radius=0.9, angle=0.4, steps=7)
     A = 0.9 * np.array([[np.cos(0.4), -np.sin(0.4)], [np.sin(0.4), np.cos(0.4)]])
     powers = np.stack([np.linalg.matrix_power(A, t)[:, 0] for t in range(8)])
     np.testing.assert_allclose(np.stack([orbit["x"], orbit["y"]], 1), powers, atol=1e-12)
-
-
-def test_the_matrix_is_that_of_the_layer() -> None:
     matrix = bounded(torch.from_numpy(M), 0.75, 0.1).numpy()
     np.testing.assert_allclose(linear.symmetric_skew(M, 0.75, 0.1), matrix, atol=1e-12)
 

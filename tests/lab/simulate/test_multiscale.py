@@ -30,14 +30,11 @@ def test_5_98_is_k_micro_steps_at_once() -> None:
     np.testing.assert_allclose(many["psi"], once["psi"], rtol=1e-12)
 
 
-def test_by_width_falls_to_the_method() -> None:
+def test_by_width_the_error_falls_to_the_method_and_by_scale_it_has_its_order() -> None:
     settings = {"widths": np.array([20, 80]), "step": 0.1, "t_end": 1.0, "micro": 0.5, "micro_steps": 5}
     for of in ("psi", "phi", "epsilon"):
         y = multiscale.by_width(of=of, seed=0, **settings)["y"]
         assert y[1] < 0.1 * y[0]
-
-
-def test_by_scale_error_and_weights() -> None:
     settings = {"tau": np.array([1e-4, 1e-2]), "n_steps": 20, "width": 60, "seed": 0}
     curves = {of: multiscale.by_scale(of=of, **settings)["y"] for of in multiscale.OF_SCALE}
     assert curves["two_scale"][1] / curves["two_scale"][0] == pytest.approx(100, rel=0.2)

@@ -110,11 +110,6 @@ def largest(panel: str, label: str) -> float:
     return float(np.nanmax(np.abs(drawn()[panel, label])))
 
 
-def test_forcing_by_the_cosine_is_a_minor_change_and_by_steps_a_large_one() -> None:
-    assert np.abs(drawn()[COSINE, "FHO"] - drawn()[COSINE, "SHO"]).max() < 0.14
-    assert largest(JUMPS, "FHO") > 1.5 * largest(JUMPS, "SHO")
-
-
 @pytest.mark.parametrize("panel", [COSINE, JUMPS])
 def test_damping_shrinks_a_bounded_activation_keeps_bounded_and_that_of_duffing_blows_up(panel: str) -> None:
     assert largest(panel, "FDO") < largest(panel, "FHO")
@@ -126,7 +121,9 @@ def test_damping_shrinks_a_bounded_activation_keeps_bounded_and_that_of_duffing_
     assert np.isnan(y[-1])
 
 
-def test_ordered_coupling_changes_the_second_neuron_alone() -> None:
+def test_forcing_by_steps_is_a_large_change_and_ordered_coupling_one_of_the_second_neuron_alone() -> None:
+    assert np.abs(drawn()[COSINE, "FHO"] - drawn()[COSINE, "SHO"]).max() < 0.14
+    assert largest(JUMPS, "FHO") > 1.5 * largest(JUMPS, "SHO")
     np.testing.assert_array_equal(drawn()[FIRST, "Ord"], drawn()[FIRST, "UC"])
     np.testing.assert_array_equal(drawn()[FIRST, "UC"], drawn()[COSINE, "coRNN"])
     assert np.abs(drawn()[SECOND, "Ord"] - drawn()[SECOND, "UC"]).max() > 1

@@ -23,9 +23,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "bench"
 
 
-def test_every_layer_is_timed_and_read_in_the_order_of_the_lengths(
-    results: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_layer_is_timed_and_read_in_the_order_of_the_lengths(results: Path, capsys) -> None:
     assert layers.main(TINY) == 0
     (path,) = results.glob("layers-*.json")
     assert path.with_suffix(".md").read_text() in capsys.readouterr().out
@@ -71,9 +69,7 @@ def test_a_damaged_file_of_times_is_one_line(content: bytes, results: Path) -> N
 
 
 @pytest.mark.grid
-def test_a_layer_that_does_not_run_is_a_line_of_the_report(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_layer_that_does_not_run_is_a_line_of_the_report(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     class Broken(torch.nn.LSTM):
         def forward(self, *_: object) -> object:  # type: ignore[override]
             raise RuntimeError("no kernel")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from drawn_layers import numbers
+from refusals import refuses
 from small_graphs import (
     ODD,
     N,
@@ -119,10 +120,8 @@ def test_linkx_reads_links_and_features_and_knows_one_graph():
     h_X = x.numpy() @ w["of_features.weight"].T + w["of_features.bias"]
     h = relu(np.concatenate([h_A, h_X], 1) @ w["joined.weight"].T + w["joined.bias"] + h_A + h_X)
     close(net(x, ODD), relu(h @ w["layers.0.weight"].T + w["layers.0.bias"]))
-    with pytest.raises(InputError, match="knows one graph, of 6 nodes; got one of 7"):
-        net(numbers(7, H), ODD)
-    with pytest.raises(InputError, match="the task has many graphs"):
-        LINKX(H, None, d_hidden=3)
+    refuses(InputError, "knows one graph, of 6 nodes; got one of 7", net, numbers(7, H), ODD)
+    refuses(InputError, "the task has many graphs", LINKX, H, None, d_hidden=3)
 
 
 def test_signed_convolutions_against_a_loop():
@@ -178,12 +177,9 @@ def test_glognn_mixes_all_nodes_by_the_least_squares_that_it_says(official: dict
         assert cost(Z + 0.01 * numbers(N, N), X) > cost(Z, X)
         X = (0.6 * Z @ X + 0.4 * start).detach()
     torch.testing.assert_close(net(x, ODD), X)
-    with pytest.raises(InputError, match="knows one graph, of 6 nodes; got one of 7"):
-        net(numbers(7, H), ODD)
-    with pytest.raises(InputError, match=r"Set model\.n_classes=5"):
-        net.head(5)
-    with pytest.raises(InputError, match=r"alpha \+ beta must be positive"):
-        GloGNN(H, N, d_hidden=3, alpha=0.0, beta=0.0)
+    refuses(InputError, "knows one graph, of 6 nodes; got one of 7", net, numbers(7, H), ODD)
+    refuses(InputError, r"Set model\.n_classes=5", net.head, 5)
+    refuses(InputError, r"alpha \+ beta must be positive", GloGNN, H, N, d_hidden=3, alpha=0.0, beta=0.0)
 
 
 def test_gin_against_a_loop():
@@ -234,7 +230,7 @@ def test_monet_against_a_loop():
     close(layer(x, ODD), out)
 
 
-def test_a_stack_is_its_layers_plain_or_by_steps():
+def test_a_stack_is_its_layers_plain_or_by_steps_and_batch_norm_is_over_nodes_before_sigma():
     x = numbers(N, H)
     for step in (None, 1.0, 0.1):
         net = MPNN(GraphConvolution(H, H), 3, activation="tanh", step=step).double()
@@ -246,11 +242,7 @@ def test_a_stack_is_its_layers_plain_or_by_steps():
     heads = MPNN(GraphAttention(H, H, n_heads=2), 1, activation="tanh").double()
     merged = torch.tanh(heads.layers[0](x, ODD)).view(N, 2, H).mean(1)
     torch.testing.assert_close(heads(x, ODD), merged)
-    with pytest.raises(InputError, match="GraphConvolution makes 3 of 4"):
-        MPNN(GraphConvolution(4, 3), 2)
-
-
-def test_batch_norm_is_over_the_nodes_and_before_sigma():
+    refuses(InputError, "GraphConvolution makes 3 of 4", MPNN, GraphConvolution(4, 3), 2)
     net, x = MPNN(MeanConvolution(H, H), 1, activation="relu", batch_norm=True).double(), numbers(N, H)
     out = net.layers[0](x, ODD)
     normalised = torch.relu((out - out.mean(0)) / torch.sqrt(out.var(0, unbiased=False) + 1e-5))
@@ -266,8 +258,7 @@ def test_rates_without_gradients_are_equations_8_2_and_8_3():
         before = (1 - tau) * before + tau * torch.tanh(F(before, ODD))
         torch.testing.assert_close(rate, tau)
         torch.testing.assert_close(state, before)
-    with pytest.raises(InputError, match="a layer of their own"):
-        MultiRate(F, F, 2)
+    refuses(InputError, "a layer of their own", MultiRate, F, F, 2)
 
 
 def test_adgn_against_a_loop():
@@ -324,8 +315,7 @@ def test_a_transformer_block_against_a_loop():
         return (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
 
     close(net(x, ODD), transformer_block(net, x.numpy(), norm))
-    with pytest.raises(InputError, match="n_heads must divide the width, 4; got 3"):
-        GraphTransformer(H, 1, n_heads=3)
+    refuses(InputError, "n_heads must divide the width, 4; got 3", GraphTransformer, H, 1, n_heads=3)
 
 
 def test_a_transformer_block_with_batch_norms_against_a_loop():

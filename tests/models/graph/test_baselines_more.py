@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from drawn_layers import numbers
+from refusals import refuses
 from small_graphs import (
     ODD,
     N,
@@ -66,14 +67,11 @@ def test_places_have_the_distances_of_a_path_and_do_not_depend_on_order_or_direc
     assert latent.isomap(torch.zeros(2, 0, dtype=torch.long), 1).shape == (1, 2)
 
 
-def test_neighbours_of_the_plane_are_within_the_least_radius_that_has_enough():
+def test_neighbours_of_the_plane_are_within_the_least_radius_and_quadrants_are_of_the_sender():
     place = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 0.5], [4.0, 4.0]])
     assert {*map(tuple, latent.neighbours_in_plane(place, 3).T)} == {(1, 2), (2, 1), (0, 1), (1, 0)}
     assert latent.neighbours_in_plane(place, 0).shape == (2, 0)
     assert latent.neighbours_in_plane(place, 99).shape == (2, 12)
-
-
-def test_quadrants_are_of_the_sender_as_the_receiver_sees_it():
     place = np.array([[0.0, 0.0], [-1.0, 1.0], [-1.0, -1.0], [1.0, 1.0], [1.0, -1.0], [0.0, 0.0]])
     pairs = np.array([[1, 2, 3, 4, 5], [0, 0, 0, 0, 0]])
     assert latent.quadrants(place, pairs).tolist() == [0, 1, 2, 3, 2]
@@ -115,14 +113,11 @@ def test_link_is_a_regression_on_links_alone():
     assert isinstance(whole.decoder, LinkRegression) and count_parameters(whole) == 3 * (N + 1)
     w = parameters(whole)
     close(whole(numbers(N, 5), ODD), adjacency(ODD) @ w["decoder.lin.weight"].T + w["decoder.lin.bias"])
-    with pytest.raises(InputError, match="LINK has no d_out"):
-        GraphNet(lambda d: LINK(d, N), 5, 3, "node", hidden=None)
+    refuses(InputError, "LINK has no d_out", GraphNet, lambda d: LINK(d, N), 5, 3, "node", hidden=None)
     with pytest.raises(InputError, match=r"needs model\.d_hidden=null"):
         GraphNet(lambda d: LINK(d, N, d_hidden=2), 5, 3, "node", hidden=None, decoder="layer")
-    with pytest.raises(InputError, match="knows one graph, of 6 nodes; got one of 7"):
-        net(numbers(7, H), ODD)
-    with pytest.raises(InputError, match="the task has many graphs"):
-        LINK(H, None, d_hidden=3)
+    refuses(InputError, "knows one graph, of 6 nodes; got one of 7", net, numbers(7, H), ODD)
+    refuses(InputError, "the task has many graphs", LINK, H, None, d_hidden=3)
 
 
 @pytest.mark.parametrize("variant", [False, True])
@@ -141,13 +136,6 @@ def test_channels_are_mixed_for_each_node_against_a_loop(variant: bool):
         alpha = softmax(score @ w["M"] / 3)
         out[i] = 3 * sum(a * part for a, part in zip(alpha, parts, strict=True))
     close(layer(x, ODD), out)
-
-
-def test_acm_gcn_is_its_layers_and_its_head_is_one_more():
-    net, x = far_from_start(ACMGCN(H, 3, 2)), numbers(N, H)
-    torch.testing.assert_close(net(x, ODD), torch.relu(net.layers[1](torch.relu(net.layers[0](x, ODD)), ODD)))
-    assert isinstance(net.head(5), ChannelMixing) and net.head(5).d_out == 5
-    assert count_parameters(ChannelMixing(1703, 64)) == 3 * 1703 * 64 + 3 * 64 + 9
 
 
 @pytest.mark.parametrize("merge", ["cat", "mean", "sum"])
@@ -178,7 +166,11 @@ def test_geometric_convolutions_against_a_loop(edge_index: Tensor, merge: str):
     close(layer(x, edge_index), merged)
 
 
-def test_geom_gcn_is_its_layers_and_its_head_the_mean_over_divisions():
+def test_acm_gcn_and_geom_gcn_are_their_layers_with_heads_of_one_more_and_of_a_mean():
+    net, x = far_from_start(ACMGCN(H, 3, 2)), numbers(N, H)
+    torch.testing.assert_close(net(x, ODD), torch.relu(net.layers[1](torch.relu(net.layers[0](x, ODD)), ODD)))
+    assert isinstance(net.head(5), ChannelMixing) and net.head(5).d_out == 5
+    assert count_parameters(ChannelMixing(1703, 64)) == 3 * 1703 * 64 + 3 * 64 + 9
     net, x = far_from_start(GeomGCN(H, 2, 2)), numbers(N, H)
     first = torch.relu(net.layers[0](x, ODD))
     torch.testing.assert_close(net(x, ODD), torch.relu(net.layers[1](first, ODD)))
@@ -195,10 +187,8 @@ def test_gat_on_pagerank_is_gat_on_the_edges_that_it_draws():
     assert not torch.allclose(net(x, ODD), plain(x, ODD))
     head = net.head(5).double()
     torch.testing.assert_close(head(net(x, ODD), ODD), head.layer(net(x, ODD), drawn))
-    with pytest.raises(InputError, match="above 0 and below 1"):
-        PageRankGNN(H, 3, 2, alpha=1.0)
-    with pytest.raises(InputError, match="takes no edge_weight"):
-        net(x, ODD, torch.ones(8).double())
+    refuses(InputError, "above 0 and below 1", PageRankGNN, H, 3, 2, alpha=1.0)
+    refuses(InputError, "takes no edge_weight", net, x, ODD, torch.ones(8).double())
 
 
 def test_directional_aggregation_against_a_loop():
@@ -221,8 +211,7 @@ def test_directional_aggregation_against_a_loop():
         m, scale = np.concatenate(aggregates), math.log(len(js) + 1) / 0.8
         rows.append(np.concatenate([X[i], m, scale * m, m / scale if js else m]))
     close(layer(x, ODD), np.stack(rows) @ w["W"].T + w["b"])
-    with pytest.raises(InputError, match="each once"):
-        DirectionalConvolution(H, 3, delta=1.0, aggregations=("mean", "mean"))
+    refuses(InputError, "each once", DirectionalConvolution, H, 3, delta=1.0, aggregations=("mean", "mean"))
 
 
 def test_of_a_multiple_eigenvalue_all_processors_choose_the_same_vector(monkeypatch: pytest.MonkeyPatch):
@@ -268,10 +257,8 @@ def test_a_spline_network_takes_places_from_features_and_sees_their_differences_
     torch.testing.assert_close(net(x, ODD), nn.functional.elu(net.layers[1](first, u, ODD)))
     moved = x + torch.tensor([0.0, 7.0, 0.0, -3.0])
     torch.testing.assert_close(net(moved, ODD), net(x, ODD))
-    with pytest.raises(InputError, match=r"features in \[0, 2\); got \[1, 2\]"):
-        SplineCNN(2, 3, 1)
-    with pytest.raises(InputError, match="all 2 features are places"):
-        SplineCNN(2, 3, 1, places=(0, 1))
+    refuses(InputError, r"features in \[0, 2\); got \[1, 2\]", SplineCNN, 2, 3, 1)
+    refuses(InputError, "all 2 features are places", SplineCNN, 2, 3, 1, places=(0, 1))
 
 
 @pytest.mark.parametrize("fuse", ["cat", "max", "lstm"])
@@ -285,7 +272,7 @@ def test_jumping_knowledge_is_that_of_pyg(fuse: str):
     assert mine(layers).shape[1] == mine.d_out
 
 
-def test_fusions_against_a_loop():
+def test_fusions_against_a_loop_and_jknet_fuses_the_layers_of_its_stack():
     layers = [numbers(N, H, seed=k) for k in range(3)]
     X = np.stack([x.numpy() for x in layers])
     close(Fusion("sum", H, 3)(layers), X.sum(0))
@@ -294,9 +281,6 @@ def test_fusions_against_a_loop():
     w = parameters(att)
     fused = [softmax(X[:, i] @ w["score.weight"][0] + w["score.bias"]) @ X[:, i] for i in range(N)]
     close(att(layers), np.stack(fused))
-
-
-def test_jknet_fuses_the_layers_of_its_stack():
     net = far_from_start(JKNet(GraphConvolution(H, H), 2, fuse="cat", activation="tanh"))
     x = numbers(N, H)
     first = torch.tanh(net.stack.layers[0](x, ODD))
@@ -375,8 +359,7 @@ def test_f2gnn_against_its_choices():
     ],
 )
 def test_impossible_choices_are_refused(select: str, fuse: str, says: str):
-    with pytest.raises(InputError, match=says):
-        F2GNN(GraphConvolution(H, H), select, fuse=fuse)
+    refuses(InputError, says, F2GNN, GraphConvolution(H, H), select, fuse=fuse)
 
 
 def test_cluster_gcn_adds_to_the_diagonal():

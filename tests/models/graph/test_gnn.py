@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from drawn_layers import numbers
+from refusals import refuses
 from small_graphs import ODD, N, attended, close, far_from_start, looped, relu, sigmoid
 from torch import Tensor, nn
 
@@ -206,8 +207,7 @@ def test_pools():
         ([0, 0, 1], r"batch must have shape \(5\)"),
         ([-1, 0, 0, 0, 0], "from 0 on"),
     ):
-        with pytest.raises(InputError, match=says):
-            pooled(x, torch.tensor(wrong), "sum")
+        refuses(InputError, says, pooled, x, torch.tensor(wrong), "sum")
 
 
 def test_a_model_of_given_parts_is_encoder_stack_decoder_and_pool():
@@ -219,15 +219,12 @@ def test_a_model_of_given_parts_is_encoder_stack_decoder_and_pool():
     torch.testing.assert_close(GraphModel(None, stack("gcn", D), None)(x, ODD), stack("gcn", D)(x, ODD))
 
 
-def test_a_network_made_for_a_task_is_what_its_docstring_says():
+def test_a_network_made_for_a_task_is_what_its_docstring_says_and_a_perceptron_may_read_out():
     net = network("gcn", encoder_activation="relu", decoder_activation="elu", output_activation="sigmoid")
     x, weight = numbers(N, D), torch.linspace(0.1, 3, 8, dtype=torch.double)
     expected = net.decoder(nn.functional.elu(net.stack(torch.relu(net.encoder(x)), ODD, weight))).sigmoid()
     torch.testing.assert_close(net(x, ODD, edge_weight=weight), expected)
     assert not torch.allclose(net(x, ODD), expected)
-
-
-def test_a_perceptron_reads_out():
     net, x = network("gcn", decoder="perceptron", output_activation="leaky_relu"), numbers(N, D)
     first, _, second = net.decoder
     width = net.stack.d_out
@@ -252,7 +249,7 @@ def test_dropout_is_off_in_evaluation_and_on_in_training():
     assert torch.equal(net(x, ODD), net(x, ODD)) and torch.allclose(net(x, ODD), network("graphcon")(x, ODD))
 
 
-def test_the_start_of_the_official_heterophilic_code():
+def test_the_starts_of_the_official_heterophilic_code_and_of_fagcn():
     def layer(d: int) -> nn.Module:
         return GraphCON(
             GraphConvolution(d, d), 1, dt=1.0, gamma=0.0, alpha=0.0, activation="relu", residual="official-v1"
@@ -266,9 +263,6 @@ def test_the_start_of_the_official_heterophilic_code():
             assert p.std().item() == pytest.approx(k / math.sqrt(3), rel=0.1)
     assert net.encoder.bias.abs().max() <= 1703**-0.5
     assert (net.stack.forces[0].coupling.bias == 0).all()
-
-
-def test_the_start_of_the_code_of_fagcn():
     net = GraphNet(lambda d: FAGCN(d, 1, bias="official"), 900, 90, "node", hidden=64, init="official-fagcn")
     for part in (net.encoder, net.decoder):
         glorot = (2 / sum(part.weight.shape)) ** 0.5
@@ -300,15 +294,13 @@ OSCILLATOR = {"layer": lambda d: stack("graphcon")}
 )
 def test_what_cannot_be_built_is_refused(options, message):
     defaults = {"layer": lambda d: stack("gcn", d), "readout": "node", "hidden": H}
-    with pytest.raises(InputError, match=message):
-        GraphNet(**{"d_in": D, "d_out": C, **defaults, **options})
+    refuses(InputError, message, GraphNet, **{"d_in": D, "d_out": C, **defaults, **options})
 
 
 def test_plain_stacks_refuse_what_has_no_meaning():
     refusals = {"n_heads=2 is for kind='gat'": {"n_heads": 2}, "scale must be positive": {"pair_norm": 0.0}}
     for says, options in refusals.items():
-        with pytest.raises(InputError, match=says):
-            GNN(D, H, 2, kind="gcn", **options)
+        refuses(InputError, says, GNN, D, H, 2, kind="gcn", **options)
     with pytest.raises(InputError, match="variant must be one of 'star', 'star-official'; got 'stra'"):
         GCNII(H, 2, variant="stra")
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from drawn_layers import numbers
+from refusals import refuses
 from small_graphs import ODD, N, close, far_from_start, looped, received, weights
 from torch import Tensor, nn
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
@@ -128,8 +129,7 @@ def test_a_convolution_has_gradients_by_edge_weights_and_second_derivatives():
 
 def test_no_node_is_too_few():
     for layer in layers().values():
-        with pytest.raises(InputError, match="at least one node"):
-            layer(numbers(0, 4), torch.zeros(2, 0, dtype=torch.long))
+        refuses(InputError, "at least one node", layer, numbers(0, 4), torch.zeros(2, 0, dtype=torch.long))
 
 
 def test_a_nan_stays_within_one_step_of_its_node():
@@ -147,8 +147,7 @@ def test_edge_weights_go_in_by_name_and_are_refused_where_they_would_be_lost():
     for layer in (GraphConvolution(4, 4).double(), GCNConv(4, 4).double()):
         torch.testing.assert_close(call(layer, x, ODD, weight), layer(x, ODD, edge_weight=weight))
     for layer in (GATConv(4, 4).double(), SAGEConv(4, 4).double(), layers()["gat"], layers()["sage"]):
-        with pytest.raises(InputError, match="takes no edge_weight"):
-            call(layer, x, ODD, weight)
+        refuses(InputError, "takes no edge_weight", call, layer, x, ODD, weight)
 
 
 @pytest.mark.parametrize("inference", [False, True])
@@ -168,11 +167,10 @@ def test_heads_are_merged_over_heads_and_as_in_the_official_code_over_neighbours
     assert merge_heads(x, 4, "mean").tolist() == [[2, 3, 4, 5]]
     assert merge_heads(x, 4, "official").tolist() == [[0.5, 2.5, 4.5, 6.5]]
     assert merge_heads(x, 8, "official") is x
-    with pytest.raises(InputError, match="a multiple"):
-        merge_heads(x, 3, "mean")
+    refuses(InputError, "a multiple", merge_heads, x, 3, "mean")
 
 
-def test_copies_start_anew_in_the_way_of_their_kind():
+def test_copies_start_anew_in_the_way_of_their_kind_and_need_one():
     first, second, third = copies(GraphConvolution(64, 64), 3)
     assert not torch.equal(first.lin.weight, second.lin.weight)
     assert not torch.equal(second.lin.weight, third.lin.weight)
@@ -184,15 +182,12 @@ def test_copies_start_anew_in_the_way_of_their_kind():
     genie = [stack.layers[0] for stack in copies(GeniePath(8, 1), 2)]
     assert not torch.equal(genie[0].v, genie[1].v) and genie[1].W.weight.abs().max() > 1 / math.sqrt(8)
 
-
-def test_copies_need_a_way_to_start_anew():
     class Own(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.W = nn.Parameter(torch.randn(8, 8))
 
-    with pytest.raises(InputError, match="Own has parameters and no reset_parameters"):
-        copies(Own(), 2)
+    refuses(InputError, "Own has parameters and no reset_parameters", copies, Own(), 2)
 
 
 @pytest.mark.parametrize("p", [0.0, 0.3, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 2.3])

@@ -7,6 +7,7 @@ import pytest
 import torch
 from couplings import NAMES, H, couplings
 from drawn_layers import numbers, zeroed
+from refusals import refuses
 from small_graphs import ODD, Dense, N, attended, close, far_from_start, first_gradients, looped, weights
 from torch import Tensor, nn
 from torch_geometric.nn import GATConv, GCNConv
@@ -195,18 +196,7 @@ def test_symbols_name_the_weights_of_the_paper():
 )
 def test_what_cannot_be_built_is_refused(options, message):
     arguments = {"coupling": GraphConvolution(4, 4), "n_layers": 2, **CONSTANTS, **options}
-    with pytest.raises(InputError, match=message):
-        GraphCON(arguments.pop("coupling"), arguments.pop("n_layers"), **arguments)
-
-
-def test_what_cannot_be_run_is_refused():
-    layer = GraphCON(couplings()["gcn"], 2, **CONSTANTS)
-    with pytest.raises(InputError, match=r"floating-point numbers; got torch.int64"):
-        layer(numbers(N, H).long(), ODD)
-    with pytest.raises(InputError, match=r"edge_index must be a tensor; got ndarray"):
-        layer(numbers(N, H), ODD.numpy())
-    with pytest.raises(InputError, match=r"y must have shape \(6, 4\)"):
-        layer(numbers(N, H), ODD, y=numbers(N, 3))
+    refuses(InputError, message, GraphCON, arguments.pop("coupling"), arguments.pop("n_layers"), **arguments)
 
 
 def official(d_in: int, d_out: int, hidden: int, coupling: nn.Module, residual: str, pool=None) -> int:
@@ -283,16 +273,13 @@ def test_steps_of_time_end_at_T_exactly():
     assert len(ends) == 19 and ends[-1] == 18.2948 and sizes[-1] == pytest.approx(0.2948)
 
 
-def test_the_source_of_the_citation_model_passes_no_gradient():
+def test_the_source_of_the_citation_model_passes_no_gradient_and_its_scalars_are_trained():
     model, x = citation(2.0), numbers(N, H).requires_grad_()
     with torch.no_grad():
         model.b.fill_(40.0)  # all source in the velocity,
         model.c.fill_(40.0)  # and in the position: X = x0 + T x0 with x0 a constant where it is the source
     model(x, ODD).sum().backward()
     torch.testing.assert_close(x.grad, torch.ones_like(x))
-
-
-def test_the_scalars_of_the_citation_model_start_at_one_half_and_are_trained():
     model = CitationGraphCON(TransformerAttention(H, d_attention=4, n_heads=2), T=2.0)
     assert torch.sigmoid(model.a) == torch.sigmoid(model.b) == torch.sigmoid(model.c) == 0.5
     assert (model.attention.Q.weight == 1e-5).all()
@@ -301,10 +288,12 @@ def test_the_scalars_of_the_citation_model_start_at_one_half_and_are_trained():
     assert list(model.symbols()) == ["a", "b", "c", "Q", "q", "K", "k"]
 
 
-def test_the_citation_model_refuses_foreign_times_heads_and_widths():
-    with pytest.raises(InputError, match="T must be positive"):
-        citation(0.0)
-    with pytest.raises(InputError, match="a multiple of n_heads"):
-        TransformerAttention(4, d_attention=5, n_heads=2)
+def test_what_cannot_be_run_and_foreign_times_heads_and_widths_are_refused():
+    layer = GraphCON(couplings()["gcn"], 2, **CONSTANTS)
+    refuses(InputError, r"floating-point numbers; got torch.int64", layer, numbers(N, H).long(), ODD)
+    refuses(InputError, r"edge_index must be a tensor; got ndarray", layer, numbers(N, H), ODD.numpy())
+    refuses(InputError, r"y must have shape \(6, 4\)", layer, numbers(N, H), ODD, y=numbers(N, 3))
+    refuses(InputError, "T must be positive", citation, 0.0)
+    refuses(InputError, "a multiple of n_heads", TransformerAttention, 4, d_attention=5, n_heads=2)
     with pytest.raises(InputError, match="as many channels as it gets; got 4 to 8"):
         graphcon.CoupledCitationGraphCON(GraphConvolution(4, 8), T=1.0)

@@ -39,8 +39,6 @@ from physml.models.graph.phdgn import PHDGN
 
 
 class WithHead(nn.Module):
-    """A net and its last layer, which gives classes."""
-
     def __init__(self, net: GGCN | GeomGCN, n_classes: int) -> None:
         super().__init__()
         self.net, self.head = net, net.head(n_classes)

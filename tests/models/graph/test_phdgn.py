@@ -127,12 +127,9 @@ def test_it_works_under_transforms() -> None:
     torch.testing.assert_close(jacobian, torch.autograd.functional.jacobian(lambda x: net(x, ODD), x))
 
 
-def test_parameters_are_two_energies_and_what_damps_and_drives() -> None:
+def test_parameters_are_two_energies_and_what_damps_and_drives_by_known_words() -> None:
     plain, full = PHDGN(H, 5), PHDGN(H, 5, damping="graph", force="graph")
     assert count_parameters(plain) == 2 * (2 * H * H + H)
     assert count_parameters(full) == 2 * (2 * H * H + H) + H * H + H * (H + 1)
-
-
-def test_an_unknown_damping_is_refused() -> None:
     with pytest.raises(InputError, match="damping"):
         PHDGN(H, 2, damping="much")

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from drawn_layers import numbers, train
+from refusals import refuses
 from torch import Tensor
 
 from physml.base.errors import InputError
@@ -22,18 +23,6 @@ def test_modrelu_lets_zero_be_zero():
     for backend in ("native", "reference"):
         with running(backend):
             assert torch.equal(layer(torch.zeros(1, 5, 2))[0], torch.zeros(1, 5, 3))
-
-
-def test_chrono_start():
-    T_max = 1000.0
-    s = LSTM(3, 4000, chrono=T_max).symbols()
-    memory = s["bf"].exp()
-    assert 1.0 <= memory.min() < 1.0 + 0.01 * T_max
-    assert 0.99 * T_max < memory.max() <= T_max - 1.0 + 1e-3 * T_max
-    assert abs(memory.mean() / (T_max / 2) - 1) < 0.05  # uniform before the logarithm
-    assert torch.equal(s["bi"], -s["bf"])
-    assert not s["bg"].any() and not s["bo"].any()
-    assert s["Wf"].std() > 0
 
 
 @pytest.mark.parametrize(("dt", "version"), [(0.5, None), (None, 1), (-0.5, 1), (0.5, 3), (1.5, 2)])
@@ -106,7 +95,7 @@ def test_the_base_moves_at_every_kth_training_pass():
     assert moved == [False, False, False, True, False, False, True, False]
 
 
-def test_cayley_and_henaff_angles():
+def test_cayley_and_henaff_angles_and_exprnn_options_that_cannot_be():
     n = 2000
     at = torch.arange(0, n, 2)
     cayley, henaff = skew_blocks(n, "cayley"), skew_blocks(n, "henaff")
@@ -119,15 +108,9 @@ def test_cayley_and_henaff_angles():
     assert abs(t.mean() - math.pi / 4) < 0.05
     s = henaff[at, at + 1]
     assert s.abs().max() <= math.pi and s.abs().max() > 3.0 and abs(s.mean()) < 0.15
-
-
-def test_exprnn_options_that_cannot_be():
-    with pytest.raises(InputError, match="base='start'"):
-        ExpRNN(2, 4, rebase_every=10)
-    with pytest.raises(InputError, match="rebase_every"):
-        ExpRNN(2, 4, base="start", rebase_every=0)
-    with pytest.raises(InputError, match="base='start'"):
-        ExpRNN(2, 4).rebase()
+    refuses(InputError, "base='start'", ExpRNN, 2, 4, rebase_every=10)
+    refuses(InputError, "rebase_every", ExpRNN, 2, 4, base="start", rebase_every=0)
+    refuses(InputError, "base='start'", ExpRNN(2, 4).rebase)
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.5, 0.75, 1.0])
@@ -145,7 +128,16 @@ def test_real_parts_lie_between_the_eigenvalues_of_the_symmetric_part(beta: floa
         torch.testing.assert_close(parts, torch.full_like(parts, -gamma))
 
 
-def test_antisymmetric_start():
+def test_chrono_and_antisymmetric_starts():
+    T_max = 1000.0
+    s = LSTM(3, 4000, chrono=T_max).symbols()
+    memory = s["bf"].exp()
+    assert 1.0 <= memory.min() < 1.0 + 0.01 * T_max
+    assert 0.99 * T_max < memory.max() <= T_max - 1.0 + 1e-3 * T_max
+    assert abs(memory.mean() / (T_max / 2) - 1) < 0.05  # uniform before the logarithm
+    assert torch.equal(s["bi"], -s["bf"])
+    assert not s["bg"].any() and not s["bo"].any()
+    assert s["Wf"].std() > 0
     layer = AntisymmetricRNN(50, 200, epsilon=0.1, gamma=0.0, gated=True, sigma_w=4.0)
     assert abs(layer.W.std() * 200**0.5 / 4 - 1) < 0.02
     for V in (layer.V, layer.Vz):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from drawn_layers import numbers
-from step_loops import Step, follows, loop, lstm, same
+from step_loops import Step, follows, loop, lstm, same, tanh
 from torch import Tensor, nn
 
 from physml.base.errors import InputError
@@ -27,14 +27,7 @@ SPECTRUM = {"beta_a": 0.8, "beta_w": 0.6, "gamma_a": 0.05, "gamma_w": 0.02}
 
 
 def gated(keep: float, write: float) -> Step:
-    def step(layer: nn.Module, x: Tensor, h: Tensor, c: Tensor):
-        s = layer.symbols()
-        i, f, o = (torch.sigmoid(s["W" + k] @ h + s["V" + k] @ x + s["b" + k]) for k in "ifo")
-        c = keep * f * c + write * i * torch.tanh(s["Wg"] @ h + s["Vg"] @ x + s["bg"])
-        h = o * torch.tanh(c)
-        return h, (h, c)
-
-    return step
+    return lambda layer, x, h, c: lstm(layer.symbols(), x, h, c, keep, write)
 
 
 def gru(layer: nn.Module, x: Tensor, h: Tensor):
@@ -42,11 +35,6 @@ def gru(layer: nn.Module, x: Tensor, h: Tensor):
     r, z = (torch.sigmoid(s["W" + k] @ h + s["V" + k] @ x + s["b" + k]) for k in "rz")
     k = torch.tanh(s["Vk"] @ x + s["bk"] + r * (s["Wk"] @ h + s["ck"]))
     return (h := (1 - z) * k + z * h), (h,)
-
-
-def tanh(layer: nn.Module, x: Tensor, h: Tensor):
-    s = layer.symbols()
-    return (h := torch.tanh(s["W"] @ h + s["V"] @ x + s["b"])), (h,)
 
 
 def exprnn(layer: nn.Module, x: Tensor, h: Tensor):

@@ -24,7 +24,6 @@ def make(kernel: int | None = 3, order: str = "read") -> BiLSTM:
 
 
 def convolved(layer: BiLSTM, u: Tensor) -> Tensor:
-    """One sequence (T, D), step by step."""
     C, c, k = layer.conv.weight, layer.conv.bias, layer.kernel
     rows = []
     for n in range(len(u)):
@@ -58,13 +57,10 @@ def test_equals_a_loop_from_the_equations(kernel: int | None, order: str, backen
     same([path, *ends], equations(layer, u), [u, *layer.parameters()])
 
 
-def test_the_printed_count_is_met_by_a_kernel_of_9_steps_too() -> None:
+def test_the_printed_count_is_met_by_a_kernel_of_9_steps_too_and_an_even_one_is_refused() -> None:
     """Beside that of 7, which is in tests/conf/test_parameter_counts.py."""
     net = SequenceModel(lambda d: BiLSTM(d, 22, kernel=9), 6, 5, readout="last", tokens=False)
     assert count_parameters(net) == 5_835  # printed as 5.8k
-
-
-def test_a_kernel_without_a_middle_is_refused() -> None:
     with pytest.raises(InputError, match="kernel must be odd"):
         BiLSTM(D, H, kernel=2)
 

@@ -63,12 +63,6 @@ def test_blocks_of_steps_join(damping: str, limit: str, value: int, monkeypatch:
     blocks_join(layer, numbers(4, 23, 2), lambda: monkeypatch.setattr(autograd, limit, value))
 
 
-def test_second_derivatives_of_the_plain_loop() -> None:
-    leaves = [numbers(2, 3, 1), numbers(2, 2), numbers(2, 2), *build(1, 2).symbols().values()]
-    leaves = [x.detach().clone().requires_grad_() for x in leaves]
-    assert torch.autograd.gradgradcheck(lambda *x: cornn(*x, **CONSTANTS, backend="reference")[0], leaves)
-
-
 @pytest.mark.parametrize(
     ("init", "inputs", "states"),
     [("joint", 925**-0.5, 925**-0.5), ("separate", 125**-0.5, 400**-0.5), ("imdb", 125**-0.5, 800**-0.5)],

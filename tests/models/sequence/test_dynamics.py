@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from drawn_layers import made, numbers
+from refusals import refuses
 
 from physml.base.errors import InputError
 from physml.models.sequence.continuous_depth import ContinuousDepth
@@ -69,7 +70,7 @@ def test_predictions_of_an_autoencoder_in_their_order() -> None:
     assert torch.autograd.gradcheck(lambda *_: layer(u[:1])[0], list(layer.parameters()), fast_mode=True)
 
 
-def test_the_consistency_of_equation_24_by_hand() -> None:
+def test_the_consistency_of_equation_24_by_hand_and_of_maps_that_undo_each_other_alone() -> None:
     layer = autoencoder()
     A, B, total = array(layer.Omega), array(layer.Back), 0.0
     for k in range(1, H + 1):
@@ -78,10 +79,7 @@ def test_the_consistency_of_equation_24_by_hand() -> None:
     assert float(layer.consistency().detach()) == pytest.approx(total, rel=1e-12)
     assert float(layer.penalty().detach()) == pytest.approx(0.1 * total, rel=1e-12)
     assert autoencoder(eta=0.0).penalty() is None
-
-
-def test_maps_that_undo_each_other_are_consistent_and_no_others() -> None:
-    """At the start Omega' is the inverse of Omega; a small turn of it is not."""
+    # At the start Omega' is the inverse of Omega; a small turn of it is not.
     layer = KoopmanAutoencoder(D, H, **PREDICTED).double()
     assert float(layer.consistency().detach()) < 1e-12
     assert torch.allclose(torch.linalg.svdvals(layer.Omega), torch.full((H,), 0.99, dtype=torch.float64))
@@ -93,8 +91,7 @@ def test_maps_that_undo_each_other_are_consistent_and_no_others() -> None:
 def test_an_autoencoder_without_a_way_back() -> None:
     layer = autoencoder(back_steps=0, eta=0.0)
     assert layer.Back is None and layer(numbers(2, 1, D))[0].shape == (2, 1, 4 * D)
-    with pytest.raises(InputError, match="there is no backward map"):
-        layer.consistency()
+    refuses(InputError, "there is no backward map", layer.consistency)
     with pytest.raises(InputError, match="eta is for an autoencoder with a backward map"):
         KoopmanAutoencoder(D, H, **PREDICTED | {"back_steps": 0})
 
@@ -109,7 +106,5 @@ def test_a_bare_net_answers_with_its_layer() -> None:
     net, x = bare(D), torch.randn(2, 4, D)
     assert torch.equal(net(x)[0], net.layers[0](x)[0])
     assert count_parameters(net) == count_parameters(net.layers)
-    with pytest.raises(InputError, match=r"it must be 5 wide, as the task has it; got 3\. Set bare to null"):
-        bare(5)
-    with pytest.raises(InputError, match="bare=true has no read-out to start or to tie"):
-        bare(D, readout_init="fan_in")
+    refuses(InputError, r"it must be 5 wide, as the task has it; got 3\. Set bare to null", bare, 5)
+    refuses(InputError, "bare=true has no read-out to start or to tie", bare, D, readout_init="fan_in")

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -22,12 +22,8 @@ from physml.ops.backend import running
 
 D, H, P = 3, 4, 3
 
-
-@pytest.fixture(autouse=True)
-def loops() -> Iterator[None]:
-    """What is not about compiled cells runs as the loop: nothing to compile."""
-    with running("reference"):
-        yield
+# What is not about compiled cells runs as the loop.
+pytestmark = pytest.mark.usefixtures("nothing_is_compiled")
 
 
 # ----------------------------------------------------- one step of each, for one sequence, from the equations
@@ -242,16 +238,13 @@ def test_a_first_input_gate_of_any_size_writes(rest: str | None) -> None:
     torch.testing.assert_close(h[:, 0], torch.sigmoid(o) * torch.tanh(z))
 
 
-def test_what_is_written_travels_around_each_ring():
+def test_what_is_written_travels_around_each_ring_and_wide_rings_convolve_to_the_same_states(monkeypatch):
     layer = WaveRNN(1, 8, channels=2)
     u = torch.zeros(1, 6, 1)
     u[0, 0] = 1.0
     path, _ = layer(u)
     at = [rings.nonzero()[:, 1].tolist() for rings in path[0].reshape(6, 2, 4)]
     assert at == [[0, 0], [3, 3], [2, 2], [1, 1], [0, 0], [3, 3]]
-
-
-def test_wide_rings_convolve_to_the_same_states_and_gradients(monkeypatch: pytest.MonkeyPatch):
     layer = made(lambda: WaveRNN(D, 24, channels=2, kernel=5, activation="tanh"))
     u, h = numbers(3, 7, D).requires_grad_(), numbers(3, 24).requires_grad_()
     results = []

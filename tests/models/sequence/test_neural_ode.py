@@ -26,8 +26,6 @@ LAYERS: dict[str, Callable[..., nn.Module]] = {
 
 
 def right_side(name: str, s: dict[str, np.ndarray], x: np.ndarray) -> np.ndarray:
-    """x' from the equations."""
-
     def f(h: np.ndarray) -> np.ndarray:
         return s["theta2"] @ np.tanh(s["theta1"] @ h + s["b1"]) + s["b2"]
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from drawn_layers import made, numbers
+from refusals import refuses
 from torch import Tensor, nn
 
 from physml.base.errors import InputError
@@ -53,20 +54,14 @@ def test_iterated_integrals_of_a_known_path():
     assert abs(log_signature(path, 2)[2] - 1 / 6) < 1e-4
 
 
-def test_lyndon_words_are_as_many_as_the_free_lie_algebra_has_dimensions():
+def test_lyndon_words_are_as_many_as_the_free_lie_algebra_has_dimensions_up_to_depth_3():
     assert lyndon_words(2, 3) == [(0,), (1,), (0, 1), (0, 0, 1), (0, 1, 1)]
     for c in (1, 3, 7):
         of_length = [c, c * (c - 1) // 2, (c**3 - c) // 3]
         assert [len(lyndon_words(c, d)) for d in (1, 2, 3)] == np.cumsum(of_length).tolist()
-
-
-def test_paths_and_depths_that_cannot_be():
-    with pytest.raises(InputError, match="N of 2 or more"):
-        log_signature(torch.zeros(1, 2), 2)
-    with pytest.raises(InputError, match="depth must be 1, 2 or 3"):
-        log_signature(torch.zeros(5, 2), 4)
-    with pytest.raises(InputError, match="depth must be 1, 2 or 3"):
-        NeuralRDE(D, H, depth=4)
+    refuses(InputError, "N of 2 or more", log_signature, torch.zeros(1, 2), 2)
+    refuses(InputError, "depth must be 1, 2 or 3", log_signature, torch.zeros(5, 2), 4)
+    refuses(InputError, "depth must be 1, 2 or 3", NeuralRDE, D, H, depth=4)
     with pytest.raises(InputError, match="solver=torchcde is for depth 1 and windows of one line"):
         NeuralRDE(D, H, depth=2, window=1, solver="torchcde")
 

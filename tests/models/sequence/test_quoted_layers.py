@@ -1,15 +1,13 @@
-"""Layers that tables quote, momentum layers, leaky integrators, neural oscillators: against loops from their
-equations, and what it promises.
-"""
+"""Layers that tables quote, leaky integrators, oscillators: against loops, and what they promise."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from drawn_layers import made, numbers, train, zeroed
-from step_loops import Step, follows
+from step_loops import Step, follows, tanh
 from torch import Tensor, nn
 
 from physml.base.errors import InputError
@@ -31,12 +29,8 @@ from physml.ops.backend import running
 D, H = 3, 4
 MU, S, DT = 0.7, 0.4, 0.3
 
-
-@pytest.fixture(autouse=True)
-def loops() -> Iterator[None]:
-    """What is not about compiled cells runs as the loop: nothing to compile."""
-    with running("reference"):
-        yield
+# What is not about compiled cells runs as the loop.
+pytestmark = pytest.mark.usefixtures("nothing_is_compiled")
 
 
 # ----------------------------------------------------- one step of each, for one sequence, from the equations
@@ -132,13 +126,7 @@ def complex_step(layer: nn.Module, x: Tensor, re: Tensor, im: Tensor):
     return torch.cat([h.real, h.imag]), (h.real, h.imag)
 
 
-def soft_orthogonal(layer: nn.Module, x: Tensor, h: Tensor):
-    s = layer.symbols()
-    return (h := torch.tanh(s["W"] @ h + s["V"] @ x + s["b"])), (h,)
-
-
 def schur(layer: NonNormalRNN) -> Tensor:
-    """V, block by block."""
     below, zero = tuple(torch.tril_indices(H, H, -1)), torch.zeros(H, H, dtype=torch.float64)
     A, Theta = zero.index_put(below, layer.A), zero.index_put(below, layer.T)
     for k, (gamma, theta) in enumerate(zip(layer.gamma, layer.theta, strict=True)):
@@ -222,8 +210,8 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], Step]] = {
     "momentum_lstm": (lambda: MomentumLSTM(D, H, mu=MU, s=S), momentum_lstm),
     "urnn": (lambda: UnitaryRNN(D, H), complex_step),
     "full_urnn": (lambda: FullCapacityURNN(D, H), complex_step),
-    "soft_orthogonal": (lambda: SoftOrthogonalRNN(D, H), soft_orthogonal),
-    "margin": (lambda: SoftOrthogonalRNN(D, H, margin=0.2), soft_orthogonal),
+    "soft_orthogonal": (lambda: SoftOrthogonalRNN(D, H), tanh),
+    "margin": (lambda: SoftOrthogonalRNN(D, H, margin=0.2), tanh),
     "nnrnn": (lambda: NonNormalRNN(D, H), nnrnn),
     "kronecker": (lambda: KroneckerRNN(D, H), complex_step),
     "incremental": (lambda: IncrementalRNN(D, H, n_steps=3, activation="tanh", eta=0.3), incremental),

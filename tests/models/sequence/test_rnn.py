@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from drawn_layers import numbers
+from refusals import refuses
 from torch import Tensor, nn
 
 from physml.base.errors import InputError
@@ -59,7 +60,7 @@ def test_reads_every_step_or_the_last():
     assert len(states) == 1 and states[0][0].shape == (4, H)
 
 
-def test_true_lengths_and_padded_end():
+def test_true_lengths_have_no_gradient_behind_them_and_the_padded_end_may_be_read():
     u, lengths = numbers(3, 7, D), torch.tensor([7, 1, 4])
     own, padded = make(), make(lengths=False)
     output, state = own(u, lengths)
@@ -68,9 +69,6 @@ def test_true_lengths_and_padded_end():
     torch.testing.assert_close(padded(u, lengths)[0], padded(u)[0])
     torch.testing.assert_close(padded(u)[0], own(u)[0])
     torch.testing.assert_close(state[0][0], own(u)[1][0][0])  # of the padded end
-
-
-def test_padding_gets_no_gradient_at_true_lengths():
     u = numbers(2, 5, D).requires_grad_()
     make()(u, torch.tensor([5, 2]))[0].sum().backward()
     assert u.grad is not None
@@ -90,8 +88,7 @@ def test_the_mean_over_the_true_steps_is_read_and_needs_whole_sequences(lengths:
     outputs = net(u, torch.tensor(n))[0]
     for i, k in enumerate(n if lengths else [6] * 3):
         torch.testing.assert_close(outputs[i : i + 1], net(u[i : i + 1, :k])[0])
-    with pytest.raises(InputError, match="pool=mean answers for whole sequences"):
-        net.step(numbers(3, D))
+    refuses(InputError, "pool=mean answers for whole sequences", net.step, numbers(3, D))
 
 
 def test_readout_starts():
@@ -140,8 +137,7 @@ def test_layers_of_a_stack_are_their_own():
 
 def test_layers_that_cannot_be_stacked():
     for layer, says in ((nn.LSTM, "batch_first"), (nn.Linear, "d_out")):
-        with pytest.raises(InputError, match=says):
-            make(lambda d_in, layer=layer: layer(d_in, H))
+        refuses(InputError, says, make, lambda d_in, layer=layer: layer(d_in, H))
 
 
 VARIATIONAL = {"dropout": 0.25, "dropout_kind": "variational"}
@@ -181,14 +177,11 @@ def test_nothing_is_dropped_in_evaluation(kind: str):
     torch.testing.assert_close(still(u)[0], make()(u)[0], rtol=0, atol=0)
 
 
-def test_ids_stand_for_vectors():
+def test_ids_stand_for_vectors_and_their_dropout_removes_whole_words():
     model = transparent(tokens=True, embedding=5)
     ids = torch.tensor([[0, 3, 19], [3, 3, 1]])
     assert model.embedding.weight.shape == (20, 5)
     torch.testing.assert_close(model(ids)[0], model.embedding.weight[ids])
-
-
-def test_embedding_dropout_removes_whole_words():
     model = transparent(tokens=True, embedding=5, embedding_dropout=0.4)
     ids = torch.arange(20).repeat(3, 2)
     y, _ = model(ids)
@@ -230,8 +223,7 @@ def test_encoder_feeds_the_first_layer():
     ids=str,
 )
 def test_options_that_cannot_be(options: dict[str, Any], word: str):
-    with pytest.raises(InputError, match=word):
-        make(**options)
+    refuses(InputError, word, make, **options)
 
 
 def test_wrong_shapes_and_ids_out_of_range_are_refused():
@@ -239,11 +231,9 @@ def test_wrong_shapes_and_ids_out_of_range_are_refused():
     wrong = [(numbered, numbers(*shape)) for shape in ((0, 5, D), (2, 0, D), (2, 5), (2, 5, D + 1))]
     wrong += [(of_words, torch.zeros(shape).long()) for shape in ((0, 5), (2, 0), (2, 5, 1))]
     for model, inputs in wrong:
-        with pytest.raises(InputError, match="input must have shape"):
-            model(inputs)
+        refuses(InputError, "input must have shape", model, inputs)
     for bad in (-1, 20):
-        with pytest.raises(InputError, match=r"ids in \[0, 20\)"):
-            of_words(torch.tensor([[0, bad]]))
+        refuses(InputError, r"ids in \[0, 20\)", of_words, torch.tensor([[0, bad]]))
 
 
 def test_nan_stays_in_its_row():
@@ -263,7 +253,7 @@ def of_ids(n_ids: int = 20, width: int = H, **options: Any) -> SequenceModel:
     return SequenceModel(gru, n_ids, n_ids, "every", True, **options).double()
 
 
-def test_tied_softmax_is_one_table():
+def test_tied_softmax_is_one_table_that_stays_tied_when_weights_are_loaded():
     model = of_ids(tied=True)
     assert model.readout.weight is model.embedding.weight
     assert count_parameters(model) == 20 * H + 20 + 2 * 3 * H * H + 2 * 3 * H
@@ -273,6 +263,10 @@ def test_tied_softmax_is_one_table():
     model(ids)[0][0, 0, 7].backward()
     grad = model.embedding.weight.grad
     assert grad[7].any() and grad[3].any() and not grad[11].any()  # as an answer, as an input, as neither
+    model, other = of_ids(tied=True), of_ids(tied=True, embedding_init="fan_out")
+    other.load_state_dict(model.state_dict())
+    assert other.readout.weight is other.embedding.weight
+    assert torch.equal(other.readout.weight, model.readout.weight)
 
 
 def test_a_tied_table_does_not_train_the_vector_of_the_padding():
@@ -327,13 +321,6 @@ def test_a_layer_that_mixes_the_sequences_of_a_batch_is_refused():
         make(lambda d: type("Linear", (nn.Linear,), {"d_out": 4})(d, 4))
 
 
-def test_tied_weights_stay_tied_when_weights_are_loaded():
-    model, other = of_ids(tied=True), of_ids(tied=True, embedding_init="fan_out")
-    other.load_state_dict(model.state_dict())
-    assert other.readout.weight is other.embedding.weight
-    assert torch.equal(other.readout.weight, model.readout.weight)
-
-
 @pytest.mark.parametrize(
     ("options", "says"),
     [
@@ -346,11 +333,10 @@ def test_tied_weights_stay_tied_when_weights_are_loaded():
     ],
 )
 def test_what_embeddings_cannot_be(options: dict[str, Any], says: str):
-    with pytest.raises(InputError, match=says):
-        of_ids(**options)
+    refuses(InputError, says, of_ids, **options)
 
 
-def test_known_vectors_padding_and_a_frozen_table():
+def test_known_vectors_padding_and_a_frozen_table_where_somebody_asks_for_them():
     vectors = numbers(20, H)
     model = of_ids(embedding_init="vectors", vectors=vectors, padding=1)
     table = model.embedding.weight
@@ -361,9 +347,6 @@ def test_known_vectors_padding_and_a_frozen_table():
     frozen = of_ids(embedding_init="vectors", vectors=vectors, embedding_trained=False)
     assert not frozen.embedding.weight.requires_grad
     frozen(torch.tensor([[1, 2, 3]]))[0].sum().backward()
-
-
-def test_vectors_are_left_alone_where_nobody_asks_for_them():
     plain, offered = of_ids(), of_ids(vectors=numbers(20, H))
     for a, b in zip(plain.parameters(), offered.parameters(), strict=True):
         assert torch.equal(a, b)

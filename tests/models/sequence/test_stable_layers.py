@@ -8,15 +8,10 @@ from torch import Tensor
 from physml.models.sequence.incremental import IncrementalRNN
 from physml.models.sequence.kronecker import KroneckerRNN
 from physml.models.sequence.nais import SequentialNAISNet
-from physml.ops.backend import running
 
 D, H = 3, 5
 
-
-@pytest.fixture(autouse=True)
-def loops():
-    with running("reference"):
-        yield
+pytestmark = pytest.mark.usefixtures("nothing_is_compiled")
 
 
 def irnn(n_steps: int) -> IncrementalRNN:
@@ -84,7 +79,7 @@ def test_a_constant_input_draws_all_states_to_one_equilibrium():
     assert (ends[0] - rest).abs().max() > 0.1  # unscaled, it circles around
 
 
-def test_unitary_factors_make_a_unitary_matrix():
+def test_unitary_factors_make_a_unitary_matrix_which_is_their_product_one_after_the_other():
     layer = KroneckerRNN(D, 16, unitarity=0.5).double()
     eye = torch.eye(16, dtype=torch.complex128)
     torch.testing.assert_close(layer.matrix() @ layer.matrix().mH, eye, rtol=0, atol=1e-6)
@@ -94,10 +89,7 @@ def test_unitary_factors_make_a_unitary_matrix():
     torch.testing.assert_close(W @ W.mH, 1.21**4 * eye, rtol=0, atol=1e-5)
     assert layer.penalty().item() == pytest.approx(0.5 * 4 * 2 * 0.21**2, rel=1e-5)
     assert KroneckerRNN(D, 4).penalty() is None
-
-
-def test_the_product_is_that_of_its_factors_one_after_the_other():
-    """As the code of the paper does it: reshape, and turn one axis at a time."""
+    # As the code of the paper does it: reshape, and turn one axis at a time.
     layer = made(lambda: KroneckerRNN(D, 8))
     h = torch.complex(numbers(8), numbers(8, seed=2))
     x = h.reshape(2, 2, 2)

@@ -6,12 +6,12 @@ import math
 import pytest
 import torch
 from drawn_layers import numbers, zeroed
+from refusals import refuses
 from step_loops import first_order, follows
 from torch import Tensor
 
 from physml.base.errors import InputError
 from physml.models.sequence.unicornn import UnICORNN
-from physml.ops.unicornn import unicornn
 
 
 def build(d_in: int, d_hidden: int, seed: int = 0, **options) -> UnICORNN:
@@ -59,13 +59,6 @@ def test_the_inverse_finds_all_states_with_skips() -> None:
         torch.testing.assert_close(recovered[k][part], expected, rtol=0, atol=1e-10)
 
 
-def test_second_derivatives_of_the_plain_loop() -> None:
-    shapes = ((2, 4, 3), (2, 3), (2, 3), (3,), (3,))
-    leaves = [numbers(*shape, seed=k).requires_grad_() for k, shape in enumerate(shapes, 1)]
-    plain = {"alpha": 1.5, "backend": "reference"}
-    assert torch.autograd.gradgradcheck(lambda *x: unicornn(*x, **plain)[0], leaves)
-
-
 def test_one_scale_leaves_c_at_its_draw() -> None:
     torch.manual_seed(3)
     layer = UnICORNN(2, 50, n_layers=2, dt=0.1, alpha=1.0, multiscale=False)
@@ -77,7 +70,7 @@ def test_one_scale_leaves_c_at_its_draw() -> None:
     assert all(x.grad is None for x in c)
 
 
-def test_dropout_masks_whole_sequences_after_every_layer() -> None:
+def test_dropout_masks_whole_sequences_after_every_layer_and_reaches_the_next() -> None:
     layer, u = build(2, 40, n_layers=1, dropout=0.25), numbers(3, 6, 2)
     (dropped, state), (plain, plain_state) = layer(u), layer.eval()(u)
     ratio = dropped / plain
@@ -87,22 +80,10 @@ def test_dropout_masks_whole_sequences_after_every_layer() -> None:
     assert 0.1 < share < 0.4
     torch.testing.assert_close(ratio[dropped != 0], torch.full_like(ratio[dropped != 0], 4 / 3))
     assert torch.equal(state[0][0], plain_state[0][0])  # the mask is on what goes up, not on the state
-
-
-def test_dropout_between_layers_reaches_the_next() -> None:
     layer, u = build(2, 40, n_layers=2, dropout=0.25), numbers(3, 6, 2)
     (_, state), (_, plain) = layer(u), layer.eval()(u)
     assert torch.equal(state[0][0], plain[0][0])
     assert not torch.equal(state[1][0], plain[1][0])
-
-
-def test_masks_that_are_gone_cannot_be_inverted() -> None:
-    layer = build(2, 4, dropout=0.25)
-    u = numbers(3, 6, 2)
-    with pytest.raises(InputError, match=r"Call eval\(\) first"):
-        layer.invert(u, layer(u)[1])
-    layer.eval()
-    assert layer.invert(u, layer(u)[1])[0][0][:, 0].abs().max() < 1e-12
 
 
 def test_skips_have_matrices_of_their_own() -> None:
@@ -138,13 +119,15 @@ def test_the_integrator_is_of_first_order() -> None:
     ],
 )
 def test_wrong_arguments(options: dict, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        UnICORNN(2, 3, **{"n_layers": 3, "dt": 0.1, "alpha": 1.0, **options})
+    refuses(InputError, message, UnICORNN, 2, 3, **{"n_layers": 3, "dt": 0.1, "alpha": 1.0, **options})
 
 
-def test_a_state_for_another_stack_is_refused() -> None:
+def test_masks_that_are_gone_cannot_be_inverted_and_a_state_for_another_stack_is_refused() -> None:
+    layer = build(2, 4, dropout=0.25)
+    u = numbers(3, 6, 2)
+    refuses(InputError, r"Call eval\(\) first", layer.invert, u, layer(u)[1])
+    layer.eval()
+    assert layer.invert(u, layer(u)[1])[0][0][:, 0].abs().max() < 1e-12
     layer, u = build(2, 3), numbers(2, 4, 2)
-    with pytest.raises(InputError, match=r"3 pairs .* got 2 entries"):
-        layer(u, layer(u)[1][:2])
-    with pytest.raises(InputError, match=r"tuple \(y, z\).*got Tensor"):
-        layer(u, (numbers(2, 3),) * 3)
+    refuses(InputError, r"3 pairs .* got 2 entries", layer, u, layer(u)[1][:2])
+    refuses(InputError, r"tuple \(y, z\).*got Tensor", layer, u, (numbers(2, 3),) * 3)

@@ -79,12 +79,9 @@ def test_curves_that_do_not_start_together_are_no_rounding(tmp_path: Path) -> No
     assert judged.outcome == "different" and "The curves start not together: 0.2 apart" in judged.sentence
 
 
-def test_rounding_grows_with_steps_and_precision_up_to_a_limit() -> None:
+def test_rounding_grows_with_steps_and_precision_up_to_a_limit_and_uncommitted_code_is_told() -> None:
     assert rounding_of(made()) == 100 * 2.0**-23
     assert rounding_of(made(precision="bf16")) == rounding_of(made(n_steps=10**6)) == 0.01
-
-
-def test_uncommitted_code_is_told() -> None:
     old = made(code={"commit": "a" * 40, "dirty": True}, path="a.json")
     assert dirty(made()) is None and "uncommitted code" in str(dirty(old))
     assert "the code then, with changes that were not committed" in verdict(old, made(1.00001)).sentence

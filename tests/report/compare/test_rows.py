@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from made_records import finished, identity, on_terminal
+from refusals import refuses
 from scipy import stats
 
 from physml.base.errors import ConfigError, InputError
@@ -46,7 +47,7 @@ def random_rows(n: int, shift: float = 0.5, seed: int = 0) -> tuple[Values, Valu
     return by_seed(first), by_seed(first - shift + rng.normal(size=n))
 
 
-def test_tests_and_effect_size_are_those_of_scipy() -> None:
+def test_tests_and_effect_size_are_those_of_scipy_for_many_pairs_by_the_normal_approximation() -> None:
     first, second = random_rows(12)
     comparison = compare_values(column(), first, second)
     a, b = list(first.values()), list(second.values())
@@ -57,6 +58,9 @@ def test_tests_and_effect_size_are_those_of_scipy() -> None:
     assert comparison.p_wilcoxon == pytest.approx(stats.wilcoxon(a, b, method="exact").pvalue)
     differences = np.subtract(a, b)
     assert comparison.d_z == pytest.approx(differences.mean() / differences.std(ddof=1))
+    first, second = random_rows(51, 0.2)
+    expected = stats.wilcoxon(list(first.values()), list(second.values()), method="approx")
+    assert compare_values(column(), first, second).p_wilcoxon == pytest.approx(expected.pvalue)
 
 
 def test_rows_that_were_trained_in_another_way_say_so() -> None:
@@ -89,12 +93,6 @@ def test_rounding_breaks_no_ties_and_makes_no_difference() -> None:
     assert comparison.verdict == "equal" and comparison.d_z == 0.0 and comparison.p_wilcoxon == 1.0
 
 
-def test_many_pairs_have_the_normal_approximation() -> None:
-    first, second = random_rows(51, 0.2)
-    expected = stats.wilcoxon(list(first.values()), list(second.values()), method="approx")
-    assert compare_values(column(), first, second).p_wilcoxon == pytest.approx(expected.pvalue)
-
-
 @pytest.mark.parametrize(("n", "d_z"), [(5, 1.0), (10, 0.5), (10, -1.0), (30, 0.5)])
 def test_power_is_that_of_simulated_tests(n: int, d_z: float) -> None:
     drawn = np.random.default_rng(n).normal(d_z, 1.0, size=(20_000, n))
@@ -112,8 +110,7 @@ def test_power_is_a_probability_everywhere_and_grows() -> None:
         n = pairs.pairs_needed(d_z)
         assert pairs.power_of(n, d_z) >= 0.8 and (n == 3 or pairs.power_of(n - 1, d_z) < 0.8), "the fewest"
     assert pairs.pairs_needed(0.0) == pairs.MOST + 1 and pairs.pairs_needed(math.inf) == 3
-    with pytest.raises(InputError, match="at least 2 pairs; got 1"):
-        pairs.power_of(1, 0.5)
+    refuses(InputError, "at least 2 pairs; got 1", pairs.power_of, 1, 0.5)
 
 
 def test_only_common_pairs_count() -> None:
@@ -141,16 +138,13 @@ def test_the_sign_follows_the_direction(better: Any, verdict: str) -> None:
     assert turned.gain.mean == pytest.approx(-direct.gain.mean) and turned.p == pytest.approx(direct.p)
 
 
-def test_small_numbers_have_digits_and_equal_means_are_called_so() -> None:
+def test_small_numbers_have_digits_and_equal_means_and_rows_are_called_so() -> None:
     tiny = compare_values(column("lower"), by_seed(3e-9 + 1e-11 * k for k in range(4)), by_seed([5e-9] * 4))
     assert "by 0.000000001985 (" in sentence(corrected([tiny])[0], NAMES)
     mixed = compare_values(column(), by_seed([1.0, 2.0, 3.0]), by_seed([2.0, 1.0, 3.0]))
     assert sentence(corrected([mixed])[0], NAMES).startswith(
         "Ours and Theirs have the same mean (95 % interval"
     )
-
-
-def test_equal_rows_are_equal() -> None:
     values = by_seed([0.8, 0.7, 0.9])
     same = corrected([compare_values(column(), values, values)])[0]
     assert (same.verdict, same.p, same.p_wilcoxon, same.d_z, same.more) == ("equal", 1.0, 1.0, 0.0, None)
@@ -236,7 +230,7 @@ def test_the_document_has_all_forms_and_fits_a_terminal_and_many_runs_are_summed
     assert len(document_of(30).long[0].lines) == 30
 
 
-def test_columns_that_cannot_be_compared_say_why() -> None:
+def test_columns_that_cannot_be_compared_say_why_and_none_at_all_is_an_error_with_what_to_do() -> None:
     values = by_seed([0.5, 0.6, 0.7])
     ours, substitute = side("Ours", values), {"data": {"kind": "substitute data"}}
 
@@ -257,13 +251,9 @@ def test_columns_that_cannot_be_compared_say_why() -> None:
     assert caveat == "Theirs: 1 of 4 runs diverged and are left out"
     ours = side("Ours", values, **substitute)
     assert len(against(values, **substitute).caveats) == 2
-
-
-def test_no_column_at_all_is_an_error_with_what_to_do() -> None:
     pair = (side("Ours", by_seed([0.5])), side("Theirs", {(1, 0): 0.5}))
     says = r"Ours has split 0, seed 0; Theirs has split 1, seed 0\. Train more\."
-    with pytest.raises(InputError, match=says):
-        compared("t-1", [column()], {"acc": pair}, {}, "runs", "Train more.")
+    refuses(InputError, says, compared, "t-1", [column()], {"acc": pair}, {}, "runs", "Train more.")
 
 
 def test_directions_are_those_of_all_tables() -> None:
@@ -286,8 +276,7 @@ def test_metrics_of_two_experiments() -> None:
         ((strange, strange), "test/gold", None, ConfigError, "Add --better higher"),
         ((strange, strange), None, None, InputError, "share test/gold"),
     ):
-        with pytest.raises(error, match=says):
-            columns_of(*sides, metric, better)
+        refuses(error, says, columns_of, *sides, metric, better)
     assert columns_of(strange, strange, "test/gold", "lower")[0].better == "lower"
     chosen = side("Ours", by_seed([0.5]), metrics=best, selected={"rule": "max valid/gold"})
     assert columns_of(chosen, strange, None, None)[0].better == "higher"

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from made_records import finished, ids
 from PIL import Image
+from refusals import refuses
 from variants import variants
 
 from physml.base.errors import ConfigError, DataError, RecordError
@@ -39,7 +40,6 @@ def spec(**changes: Any) -> FigureSpec:
 
 
 def panel(*series: dict[str, Any], title: str = "p", **changes: Any) -> list[dict[str, Any]]:
-    """The panels of a figure that has one."""
     return [{"title": title, "series": list(series), **changes}]
 
 
@@ -109,7 +109,6 @@ def said(canvas: Any, panel: int = 0) -> list[str]:
 
 
 def notes(canvas: Any, panel: int = 0) -> list[str]:
-    """What stands over a panel or in it."""
     return [text.get_text() for text in canvas.axes[panel].texts]
 
 
@@ -198,15 +197,12 @@ def heights(canvas: Any) -> list[float]:
     return [patch.get_data().values.sum() for patch in canvas.axes[0].patches if not patch.get_fill()]
 
 
-def test_a_histogram_of_the_arrays_beside_a_record_has_an_area_only_on_a_linear_axis(tmp_path: Path) -> None:
+def test_a_histogram_has_an_area_only_on_a_linear_axis_and_bins_of_equal_width_on_any(tmp_path: Path) -> None:
     for scale, filled in (("log", 0), ("linear", 2)):
         figure = made([record(tmp_path, "t/a", 0)], histogram(y_scale=scale))
         canvas = draw(figure)
         assert figure.panels[0][1][1].values.shape == (50,) and heights(canvas) == [50, 50]
         assert sum(patch.get_fill() for patch in canvas.axes[0].patches) == filled
-
-
-def test_a_histogram_on_a_logarithmic_axis_has_bins_of_equal_width_there(tmp_path: Path) -> None:
     values = np.array([1e-6, 1e-3, 0.1, 0.0])
     edges = histogram_edges(values, histogram(x_scale="log"))
     assert np.diff(np.log(edges)) == pytest.approx(np.log(1e5) / 20, rel=1e-5)
@@ -271,7 +267,7 @@ def test_a_panel_without_runs_is_left_out_and_named(tmp_path: Path) -> None:
     assert canvas.get_supxlabel() == "Not run, and left out: T = 9."
 
 
-def test_points_are_joined_where_no_run_is_missing_between_them(tmp_path: Path) -> None:
+def test_points_are_joined_where_no_run_is_missing_between_them_and_two_alone_are_no_line(tmp_path) -> None:
     def slices(names: str) -> list[slice]:
         records = [scored(tmp_path, f"t/{name}", 0, 0.5) for name in names]
         return joined(first(made(records, points("abcde", seeds=[0]))))
@@ -279,9 +275,6 @@ def test_points_are_joined_where_no_run_is_missing_between_them(tmp_path: Path) 
     assert slices("abcde") == [slice(0, 5)]
     assert slices("abde") == [slice(0, 2), slice(2, 4)]
     assert slices("ace") == [] and slices("ab") == []
-
-
-def test_two_points_alone_are_no_line() -> None:
     values, figure = np.array([1.0, 2.0, 4.0]), spec(y_scale="linear", marks=[])
     for n in (2, 3):
         few, complete = values[:n], State("complete")
@@ -326,7 +319,7 @@ def under_noise(of: str = "A") -> FigureSpec:
     return spec(kind="points", metric=None, panels=panels, y_scale="linear")
 
 
-def test_points_of_one_experiment_may_each_have_their_own_metric(tmp_path: Path) -> None:
+def test_points_of_one_experiment_may_have_metrics_of_their_own_and_printed_ones_its_colour(tmp_path) -> None:
     scores = [{"accuracy": a, "accuracy_white": a - 0.2} for a in (0.5, 0.7)]
     records = [record(tmp_path, "t/a", seed, test=scores[seed]) for seed in range(2)]
     figure = under_noise()
@@ -336,15 +329,11 @@ def test_points_of_one_experiment_may_each_have_their_own_metric(tmp_path: Path)
     assert state_lines(noisy) == ["noise, A: 2/2, complete"]  # two runs, though they are behind both points
     lost = scored(tmp_path, "t/a", 0, 0.5)
     assert "has no test/accuracy_white" in state_lines(made([lost, records[1]], figure))[0]
-
-
-def test_printed_points_take_the_colour_of_the_series_they_belong_to(tmp_path: Path) -> None:
     scores = {"accuracy": 0.5, "accuracy_white": 0.2}
     canvas = draw(made([record(tmp_path, "t/a", 0, test=scores)], under_noise()))
     (printed,) = [line for line in canvas.axes[0].lines if line.get_label() == "A, printed"]
     assert (printed.get_color(), printed.get_marker()) == (COLOURS[0], MARKERS[0])
-    with pytest.raises(ConfigError, match="`of` must name a series of the panel; got 'B'"):
-        under_noise(of="B")
+    refuses(ConfigError, "`of` must name a series of the panel; got 'B'", under_noise, of="B")
 
 
 @pytest.mark.parametrize(
@@ -363,12 +352,6 @@ def test_states(tmp_path: Path, changes: dict[str, Any], running: tuple[Any, ...
     assert str(first(figure).state) == state
 
 
-def test_what_cannot_be_run_is_blocked() -> None:
-    a, b = state_lines(collect(spec(), ids("t/a"), [], blocked={"t/a": "no data"}))
-    assert a == "T = 5, A: 0/2, blocked: no data"
-    assert b == "T = 5, B: 0/2, blocked: the experiment can't be composed"
-
-
 def test_a_damaged_file_is_the_state_of_its_curve(tmp_path: Path) -> None:
     run = record(tmp_path, "t/a", 0)
     path, arrays = tmp_path / run["curve"], tmp_path / run["arrays"]
@@ -379,10 +362,8 @@ def test_a_damaged_file_is_the_state_of_its_curve(tmp_path: Path) -> None:
     lost = run | {"curve": None}
     assert "has no curve file" in str(first(made([lost], spec(seeds=[0]))).state)
     path.write_bytes(whole)
-    with pytest.raises(RecordError, match=r"no column test/mes. Did you mean test/mse"):
-        figures.read_curve(run, "test/mes")
-    with pytest.raises(RecordError, match=r"no array dt\. Did you mean dt_n"):
-        figures.read_array(run, "dt")
+    refuses(RecordError, r"no column test/mes. Did you mean test/mse", figures.read_curve, run, "test/mes")
+    refuses(RecordError, r"no array dt\. Did you mean dt_n", figures.read_array, run, "dt")
     arrays.write_bytes(b"PK\x03\x04 cut")
     assert "can't be read" in str(first(made([run], histogram())).state)
     np.savez(arrays, dt_n=np.array([{"a": 1}], dtype=object))
@@ -390,7 +371,7 @@ def test_a_damaged_file_is_the_state_of_its_curve(tmp_path: Path) -> None:
         figures.read_array(run, "dt_n")
 
 
-def test_a_figure_is_written_as_a_readable_picture(tmp_path: Path) -> None:
+def test_a_figure_and_one_run_are_written_as_readable_pictures(tmp_path: Path) -> None:
     figure = made([record(tmp_path, "t/a", k) for k in range(2)])
     path = write_figure(figure, tmp_path / "figures")[0]
     names = [f"nobody-fig-1.{form}" for form in ("csv", "png", "svg")]
@@ -399,9 +380,6 @@ def test_a_figure_is_written_as_a_readable_picture(tmp_path: Path) -> None:
         assert image.height == 600 and image.width > 870
         assert round(image.info["dpi"][0]) == 150
         assert len(np.unique(np.asarray(image.convert("RGB")).reshape(-1, 3), axis=0)) > 10
-
-
-def test_the_picture_of_one_run(tmp_path: Path) -> None:
     scores = enumerate([0.5, None, 0.4])
     rows = [{"epoch": i, "step": 10 * i, "train/loss": 1.0, "valid/rmse": score} for i, score in scores]
     plot_rows(rows, "t/a split 0 seed 0", tmp_path / "curves.png")
@@ -439,16 +417,6 @@ def test_the_median_over_seeds_is_drawn_with_the_least_and_the_greatest(monkeypa
     assert first(fewer).high is None and state_lines(fewer)[0] == "p, A: simulated"
 
 
-def test_a_simulation_on_few_settings_has_their_numbers_and_a_panel_its_own_limits(monkeypatch):
-    lengths = {"x": np.array([25.0, 50, 400]), "y": np.array([1.0, 2, 3])}
-    panels = panel({"label": "A"}) + panel({"label": "A"}, y_limits=[0.5, 2.5])
-    changes = {"x_scale": "log", "panels": panels, "y_limits": [0, 4]}
-    canvas = draw(made([], simulation(monkeypatch, lambda: lengths, **changes)))
-    canvas.draw_without_rendering()
-    assert [text.get_text() for text in canvas.axes[0].get_xticklabels()] == ["25", "50", "400"]
-    assert [axes.get_ylim() for axes in canvas.axes] == [(0, 4), (0.5, 2.5)]
-
-
 def test_panels_of_a_simulation_share_one_legend(monkeypatch: pytest.MonkeyPatch) -> None:
     canvas = draw(made([], simulation(monkeypatch, powers)))
     assert said(canvas, 1) == ["A", "B"] and canvas.axes[0].get_legend() is None
@@ -466,7 +434,11 @@ def test_values_of_a_simulation_are_a_histogram(monkeypatch: pytest.MonkeyPatch)
     assert figure.panels[0][1][1].values.tolist() == [1, 1, 2, 2] and heights(draw(figure)) == [2, 4]
 
 
-def test_a_simulation_without_its_data_is_blocked_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_run_and_a_simulation_without_its_data_are_blocked(monkeypatch) -> None:
+    a, b = state_lines(collect(spec(), ids("t/a"), [], blocked={"t/a": "no data"}))
+    assert a == "T = 5, A: 0/2, blocked: no data"
+    assert b == "T = 5, B: 0/2, blocked: the experiment can't be composed"
+
     def lost(scale: float, n: int = 3) -> dict[str, Any]:
         if n == 2:
             raise DataError("a.csv is missing: looked for /b/a.csv. Get it.")
@@ -478,7 +450,14 @@ def test_a_simulation_without_its_data_is_blocked_and_says_so(monkeypatch: pytes
     assert notes(draw(figure)) == ["not run: B"]
 
 
-def test_a_smoke_run_takes_arguments_of_its_own_where_they_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_simulation_on_few_settings_has_their_numbers_and_a_smoke_run_its_arguments(monkeypatch) -> None:
+    lengths = {"x": np.array([25.0, 50, 400]), "y": np.array([1.0, 2, 3])}
+    panels = panel({"label": "A"}) + panel({"label": "A"}, y_limits=[0.5, 2.5])
+    changes = {"x_scale": "log", "panels": panels, "y_limits": [0, 4]}
+    canvas = draw(made([], simulation(monkeypatch, lambda: lengths, **changes)))
+    canvas.draw_without_rendering()
+    assert [text.get_text() for text in canvas.axes[0].get_xticklabels()] == ["25", "50", "400"]
+    assert [axes.get_ylim() for axes in canvas.axes] == [(0, 4), (0.5, 2.5)]
     figure = made([], simulation(monkeypatch, powers, smoke={"n": 5, "scale": 7.0}).shrunk())
     assert [curve.y.tolist() for curve in figure.panels[0][1]] == [[7.0] * 3, [7.0] * 5]
 
@@ -497,8 +476,7 @@ def test_what_a_simulation_must_return(monkeypatch: pytest.MonkeyPatch, answer: 
     def function(scale: float, seed: int, n: int = 1) -> Any:
         return answer(seed) if callable(answer) else answer
 
-    with pytest.raises(ConfigError, match=message):
-        made([], simulation(monkeypatch, function, seeds=[0, 1]))
+    refuses(ConfigError, message, made, [], simulation(monkeypatch, function, seeds=[0, 1]))
 
 
 @pytest.mark.parametrize(
@@ -518,8 +496,7 @@ def test_what_a_simulation_must_return(monkeypatch: pytest.MonkeyPatch, answer: 
     ],
 )
 def test_only_functions_of_tasks_are_called(function: str, arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        made([], simulated(function, **arguments))
+    refuses(ConfigError, message, made, [], simulated(function, **arguments))
 
 
 LIMITS = "y_limits must be a number and a greater one; got "
@@ -552,8 +529,7 @@ LIMITS = "y_limits must be a number and a greater one; got "
     ],
 )
 def test_a_wrong_config_is_refused_by_name(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        spec(**change)
+    refuses(ConfigError, message, spec, **change)
 
 
 FIGURES = {path.stem: path for path in sorted((CONF / "figure").glob("*.yaml"))}
@@ -578,5 +554,4 @@ def test_a_figure_is_found_by_its_names_and_another_one_gets_near_names() -> Non
     stems = dict.fromkeys(("lem-fig-4", "fig-4", "5.4"), "lem-fig-4") | {"thesis-fig-2.2": "cornn-fig-5"}
     assert {name: find_figure(name, "lem").stem for name in stems} == stems
     assert find_figure("1", "cornn").stem == "cornn-fig-1"
-    with pytest.raises(ConfigError, match=r"there is no figure 'lem-fig-44'.*lem-fig-4"):
-        find_figure("lem-fig-44")
+    refuses(ConfigError, r"there is no figure 'lem-fig-44'.*lem-fig-4", find_figure, "lem-fig-44")

@@ -66,12 +66,9 @@ def test_runs_and_bins_are_lines_of_their_own() -> None:
     assert [row["y"] for row in bins[:4]] == ["0", "0", "1", "1"] and bins[3]["x_end"] == "2"
 
 
-def test_a_long_line_of_a_simulation_is_thinned_with_both_ends() -> None:
+def test_a_long_line_of_a_simulation_is_thinned_with_both_ends_and_evenly_along_the_axis() -> None:
     points = [row for row in rows(line("A", 4000)) if row["kind"] == "point"]
     assert len(points) == MOST and (points[0]["x"], points[-1]["x"]) == ("1", "4000")
-
-
-def test_points_lie_evenly_along_the_axis() -> None:
     x = np.arange(1.0, 1001)
     assert np.diff(evenly(x, False, 10)).max() <= 112
     at = x[evenly(x, True, 10)]

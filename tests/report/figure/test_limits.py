@@ -18,20 +18,14 @@ def curve(y: object) -> Curve:
     return Curve("A", State("complete"), x=X, y=np.broadcast_to(np.asarray(y, float), X.shape))
 
 
-def test_one_diverging_line_does_not_set_the_frame() -> None:
+def test_the_frame_holds_low_errors_and_published_numbers_and_no_diverging_line() -> None:
     calm = [curve(0.2 + 0.001 * X), curve(0.3 - 0.001 * X)]
     low, high = limits([*calm, curve(1.1**X)], (), log=False) or (0, 0)
     assert low < 0.2 and 0.3 < high < 1.1
     assert (limits(calm, (), log=False) or (0, 1))[1] < 0.32
-
-
-def test_on_a_logarithmic_axis_a_low_error_stays_in_sight() -> None:
     lines = (0.17, 0.17, np.geomspace(0.17, 1e-6, 100), np.geomspace(0.17, 40, 100))
     low, high = limits([*map(curve, lines)], (), log=True) or (0, 0)
     assert low < 1e-6 and 0.17 < high < 1.1
-
-
-def test_what_is_published_is_in_the_frame_and_nothing_has_none() -> None:
     low, high = limits([curve(0.5)], [0.01, 2.0], log=False) or (0, 0)
     assert low < 0.01 and high > 2
     assert limits([], (), log=True) is None and limits([curve(np.nan)], (), log=False) is None

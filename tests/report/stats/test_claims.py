@@ -74,13 +74,6 @@ def test_starts_are_averaged_before_splits_are_paired() -> None:
     assert (alone.n, alone.new_high) == (20, None)
 
 
-def test_only_common_runs_are_paired() -> None:
-    paired = gain({(0, 0): 1.0, (0, 7): 99.0}, {(0, 0): 2.0, (1, 0): 50.0}, "lower")
-    assert (paired.n, paired.mean, paired.p_value()) == (1, 1.0, None)
-    with pytest.raises(InputError, match="share none"):
-        gain({(0, 0): 1.0}, {(0, 1): 1.0}, "lower")
-
-
 @given(st.dictionaries(st.integers(0, 30).map(str), st.floats(0, 1), max_size=12))
 def test_holm_keeps_the_order_and_never_lowers(p_values: dict[str, float]) -> None:
     adjusted = holm(p_values)
@@ -101,7 +94,7 @@ def test_equal_runs_are_a_tie_and_below_three_pairs_there_is_no_verdict() -> Non
     assert tie_verdict(few, few.p_value(5.0), 5.0, settled=True) is None
 
 
-def test_tie() -> None:
+def test_a_tie_and_that_it_is_contradicted_only_after_correction_for_all_comparisons() -> None:
     def verdict(mean: float, sd: float) -> str | None:
         values = by_seed(mean + sd * x for x in (-1.0, 0.0, 1.0, -1.0, 1.0))
         difference = gain(values, by_seed([0.0] * 5), "higher")
@@ -111,9 +104,6 @@ def test_tie() -> None:
     assert verdict(0.5, 0.1) == verdict(-0.5, 0.1) == "contradicted"
     on_the_margin = gain(by_seed([1.1] * 3), by_seed([1.0] * 3), "higher")  # by 0.10000000000000009
     assert tie_verdict(on_the_margin, on_the_margin.p_value(0.1), 0.1, settled=True) == "holds"
-
-
-def test_a_tie_is_contradicted_only_after_correction_for_all_comparisons() -> None:
     values = by_seed(0.2 + 0.1 * x for x in (0.4, 0.8, 1.0, 1.2, 1.6))  # above the margin with p = 0.008
     difference = gain(values, by_seed([0.0] * 5), "higher")
     p = difference.p_value(0.2)
@@ -137,7 +127,11 @@ def test_a_claim_of_several_parts(parts: list[Any], expected: str | None) -> Non
     assert claims.all_verdict(parts) == expected
 
 
-def test_a_difference_by_rounding_is_none() -> None:
+def test_only_common_runs_are_paired_and_a_difference_by_rounding_is_none() -> None:
+    paired = gain({(0, 0): 1.0, (0, 7): 99.0}, {(0, 0): 2.0, (1, 0): 50.0}, "lower")
+    assert (paired.n, paired.mean, paired.p_value()) == (1, 1.0, None)
+    with pytest.raises(InputError, match="share none"):
+        gain({(0, 0): 1.0}, {(0, 1): 1.0}, "lower")
     same = {(0, seed): 0.1 + 0.2 for seed in range(5)}
     rounded = claims.gain(same, dict.fromkeys(same, 0.3), "higher")
     assert (rounded.mean, rounded.sd, rounded.p_value()) == (0.0, 0.0, 1.0)

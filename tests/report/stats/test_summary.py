@@ -8,6 +8,7 @@ import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refuses
 
 from physml.base.errors import InputError
 from physml.report.stats import summary as stats
@@ -28,34 +29,27 @@ def test_summary_is_that_of_numpy_and_scipy(values: list[float]) -> None:
     assert ours.best == min(values)
 
 
-def test_direction_decides_the_best_and_one_run_has_no_spread() -> None:
+@pytest.mark.parametrize("values", [[], [1.0, math.nan], [math.inf]])
+def test_no_summary_of_nothing_or_of_a_diverged_run(values: list[float]) -> None:
+    refuses(InputError, r"must be finite|at least one value", stats.summarise, values, "lower")
+
+
+def test_direction_decides_the_best_one_run_has_no_spread_and_an_interval_ends_where_values_do() -> None:
     assert stats.summarise([1.0, 3.0], "higher").best == 3.0
     assert stats.summarise([1.0, 3.0], "lower").best == 1.0
     assert stats.summarise([2.0], "lower") == Summary(1, 2.0, None, None, None, 2.0)
+    ours = stats.summarise([99.0, 100.0, 100.0], "higher", bounds=(0.0, 100.0))
+    assert ours.high == 100.0 and ours.low is not None and ours.low < ours.mean
+    assert stats.summarise([0.1, 0.9, 0.2], "lower", bounds=(0.0, math.inf)).low == 0.0
 
 
-@pytest.mark.parametrize("values", [[], [1.0, math.nan], [math.inf]])
-def test_no_summary_of_nothing_or_of_a_diverged_run(values: list[float]) -> None:
-    with pytest.raises(InputError, match=r"must be finite|at least one value"):
-        stats.summarise(values, "lower")
-
-
-def test_spread_over_splits_is_of_the_means_over_seeds() -> None:
+def test_spread_over_splits_is_of_the_means_over_seeds_and_on_fixed_ones_of_starts_alone() -> None:
     values = {(j, k): 10.0 * j + k for j in range(3) for k in range(4)}
     ours = stats.summarise_runs(values, "higher", "splits")
     means = [10.0 * j + 1.5 for j in range(3)]
     assert (ours.n, ours.mean, ours.sd) == (3, np.mean(means), np.std(means, ddof=1))
     assert ours.best == 23.0  # of a single run
     assert stats.summarise_runs(values, "higher").n == 12
-
-
-def test_an_interval_ends_where_values_end() -> None:
-    ours = stats.summarise([99.0, 100.0, 100.0], "higher", bounds=(0.0, 100.0))
-    assert ours.high == 100.0 and ours.low is not None and ours.low < ours.mean
-    assert stats.summarise([0.1, 0.9, 0.2], "lower", bounds=(0.0, math.inf)).low == 0.0
-
-
-def test_on_fixed_splits_only_starts_are_random() -> None:
     rng = np.random.default_rng(0)
     starts = rng.normal(size=(5, 4)) + 10.0 * np.arange(5)[:, None]
     low, high = stats.within_splits(dict(np.ndenumerate(starts))) or (math.nan, math.nan)
@@ -71,8 +65,7 @@ def test_a_deviation_with_n_below_the_root_is_corrected_and_undeclared_digits_ar
     assert math.isclose(printed.sample_sd or 0.0, np.std(values, ddof=1))
     assert Published(4.0, sd=2.0, n=4).sample_sd == 2.0
     assert Published(4.0, sd=2.0, sd_denominator="n").sample_sd == 2.0  # n is not printed
-    with pytest.raises(InputError, match="more than digits=1"):
-        Published(1.25, digits=1)
+    refuses(InputError, "more than digits=1", Published, 1.25, digits=1)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pytest
 import yaml
 from each import each
 from made_records import finished, ids, on_terminal
+from refusals import refuses
 
 from physml.base.errors import ConfigError
 from physml.base.paths import CONF
@@ -356,8 +357,7 @@ def test_a_claim_that_names_an_amount_is_tested_on_it() -> None:
         ({"times": 2, "points": 1}, "needs one of times and points"),
         ({"times": 0}, "times must be positive"),
     ):
-        with pytest.raises(ConfigError, match=says):
-            lines(**amounts)
+        refuses(ConfigError, says, lines, **amounts)
 
 
 def test_repeats_of_a_search_stand_beside_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -381,8 +381,7 @@ def test_paired_seeds_and_splits() -> None:
     assert (cell.done, cell.wanted, cell.summary.n, cell.summary.mean) == (3, 3, 3, pytest.approx(2.0))
     assert "seeds 6, 5, 7; splits 0, 1, 2, each with one of the seeds" in "\n".join(fact_lines(table))
     assert table_spec.with_seeds((0,)).runs[:3] == [("t/agrees", j, 0) for j in range(3)]
-    with pytest.raises(ConfigError, match="got 2 seeds and 3 splits"):
-        spec(splits=[0, 1, 2], seeds=[0, 1], paired=True)
+    refuses(ConfigError, "got 2 seeds and 3 splits", spec, splits=[0, 1, 2], seeds=[0, 1], paired=True)
 
 
 def test_splits_have_their_own_spread_and_references_vary_over_them_only() -> None:
@@ -409,14 +408,11 @@ def test_rows_on_other_data_have_references_of_their_own() -> None:
     assert next(iter(means)) == "linear, data of agrees"
 
 
-def test_uncommitted_code_and_choice_by_test_are_told() -> None:
+def test_uncommitted_code_and_choice_by_test_are_told_and_the_state_counts_each_run_once() -> None:
     uncommitted = "3 runs were made on uncommitted code: no commit holds what produced them"
     assert uncommitted in fact_lines(synthetic())
     by_test = collected(runs("agrees", *THREE, selected={"rule": "min test/rmse"}))
     assert any(line.startswith("Selection on TEST") for line in fact_lines(by_test))
-
-
-def test_the_state_of_a_table_counts_each_run_once() -> None:
     state = table_state(synthetic())
     n_runs = len({row.experiment for row in spec().rows if row.experiment}) * 3
     assert state.startswith(f"{sum(c.done for c in synthetic().column('official'))}/{n_runs} runs; ")
@@ -436,13 +432,10 @@ def test_rendering_is_golden(name: str) -> None:
     assert rendered == kept
 
 
-def test_writing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_writing_twice_gives_the_same_bytes_and_a_console_line_fits_the_terminal(tmp_path: Path) -> None:
     first, again = ([path.read_bytes() for path in write(document(synthetic()), tmp_path)] for _ in range(2))
     assert first == again
     assert sorted(path.name for path in tmp_path.iterdir()) == ["nobody-1.csv", "nobody-1.md"]
-
-
-def test_a_console_line_fits_the_terminal() -> None:
     page = document(synthetic())
     for width, long in itertools.product((80, 100, 140, 240), (False, True)):
         assert max(map(len, on_terminal(page, width, long=long, rules=long).splitlines())) <= width
@@ -494,8 +487,7 @@ def row(**keys: Any) -> dict[str, Any]:
     ],
 )
 def test_a_wrong_config_is_refused_by_name(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        spec(**change)
+    refuses(ConfigError, message, spec, **change)
 
 
 def test_a_file_has_numbers_like_1e_2_and_no_key_twice(tmp_path: Path) -> None:
@@ -503,8 +495,7 @@ def test_a_file_has_numbers_like_1e_2_and_no_key_twice(tmp_path: Path) -> None:
     path.write_text(text.replace("1e-2", "'1e-2'").replace("0.05", "5e-2"))
     assert tables.load_table(path).columns[0].margin.relative == 0.05
     path.write_text(text + "title: again\n")
-    with pytest.raises(ConfigError, match="the key title appears twice"):
-        tables.load_table(path)
+    refuses(ConfigError, "the key title appears twice", tables.load_table, path)
 
 
 @each("ident", lambda: tables.table_ids(kind="runs"))
@@ -519,23 +510,16 @@ def test_every_table_of_conf_loads_and_renders(ident: str) -> None:
     assert table_spec.finding is None or table_spec.finding.outcomes
 
 
-def test_aliases_are_unique() -> None:
+def test_a_table_is_found_by_its_names_each_unique_and_an_unknown_one_gets_near_ones(tmp_path: Path) -> None:
     contents = [read_yaml(CONF / "table" / f"{ident}.yaml") for ident in tables.table_ids()]
     aliases = [alias for content in contents for alias in content.get("aliases", [])]
     assert len(aliases) == len(set(aliases)) and not set(aliases) & set(tables.table_ids())
-
-
-def test_a_table_is_found_by_its_names() -> None:
     stems = {"lem-4": "lem-4", "4": "lem-4", "thesis-5.4": "lem-4", "5.4": "lem-4", "cornn-6": "cornn-6"}
     stems["table-cornn-6"] = "cornn-6"
     assert {name: tables.find_table(name, "lem").stem for name in stems} == stems
     assert [tables.find_table(name, "cornn").stem for name in ("6", "3.6")] == ["cornn-6", "unicornn-6"]
-
-
-def test_an_unknown_table_gets_near_names_and_ids_are_sorted_by_number(tmp_path: Path) -> None:
     for name, hint in (("lem-44", "lem-4"), ("unicorn-6", "unicornn-6"), ("5.44", "5.4")):
-        with pytest.raises(ConfigError, match=f"there is no table '{name}'.*{hint}"):
-            tables.find_table(name)
+        refuses(ConfigError, f"there is no table '{name}'.*{hint}", tables.find_table, name)
     (tmp_path / "table").mkdir()
     for name in ("lem-10", "lem-4", "cornn-2"):
         (tmp_path / "table" / f"{name}.yaml").touch()
@@ -550,8 +534,7 @@ def test_seeds_and_rows_from_the_command_line() -> None:
     rows = ("mine.yaml", "label=Mine", "label=,experiment=a", "experiment=a,label=Mine", "label=Mine,texas=")
     for what, parse, wrongs in (("seeds", typed.parse_seeds, seeds), ("a row", typed.parse_row, rows)):
         for wrong in wrongs:
-            with pytest.raises(ConfigError, match=f"{what} must look like.*got '{wrong}'"):
-                parse(wrong)
+            refuses(ConfigError, f"{what} must look like.*got '{wrong}'", parse, wrong)
 
 
 def test_an_extra_row_may_have_an_experiment_of_its_own_in_each_column() -> None:
@@ -625,8 +608,7 @@ def test_a_row_may_have_more_seeds_than_the_table() -> None:
     assert (counts["agrees"], counts["worse"]) == ((3, 3), (2, 2))
     assert any(line.startswith("Runs: seeds 0, 1; agrees: 0, 1, 5") for line in fact_lines(table))
     assert table_spec.with_seeds((7,)).seeds_of("t/agrees") == (7,)
-    with pytest.raises(ConfigError, match="row agrees: seeds must be different whole numbers"):
-        seeded(1, 1)
+    refuses(ConfigError, "row agrees: seeds must be different whole numbers", seeded, 1, 1)
 
 
 def test_searched_experiments_of_a_study_are_named_together() -> None:

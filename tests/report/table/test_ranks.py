@@ -66,15 +66,6 @@ def ranking(runs: list[dict[str, Any]]) -> Any:
     return made(runs).ranking
 
 
-def test_rows_are_ranked_by_their_means() -> None:
-    ranked = ranking(records())
-    assert ranked.ranks.mean == pytest.approx({"A": 1.0, "C": 2.6, "B": 2.4, "D": 4.0})
-    assert list(ranked.ranks.mean) == ["A", "B", "C", "D"]
-    assert ranked.ranks.n_columns == 5 and not ranked.left_out
-    middle = ranked.middle["A"]
-    assert middle.low <= middle.mean <= middle.high and middle.mean == pytest.approx(90, abs=0.2)
-
-
 def test_rows_at_chance_share_the_last_rank_of_their_column() -> None:
     """In column p the constant has 0.85, which only A beats: B, C and D are last together."""
     chance = {"references": {"majority class": {"accuracy": 0.85}, "linear": {"accuracy": 0.99}}}
@@ -108,23 +99,26 @@ def test_rows_that_still_improve_are_counted() -> None:
     assert any("last tenth" in line and line.endswith("Q 2 of 4") for line in rank_blocks(ranked)[1].lines)
 
 
-def test_a_row_needs_all_comparable_runs_in_all_columns() -> None:
+def test_a_row_needs_all_comparable_runs_and_those_that_lack_them_are_named_together() -> None:
     data = {"t/B-r": {"data": {"kind": "substitute data"}}, "t/C-r": {"data": {"kind": "content-verified"}}}
     few = [r for r in records() if (r["experiment"], r["split"]) != ("t/A-q", 3)]
     ranked = ranking([r | data.get(r["experiment"], {}) for r in few])
     assert ranked.left_out == {"A": "3/4 runs on Q", "B": "substitute data on R"}
     assert ranked.ranks is None and list(ranked.rows) == ["C", "D"]
     assert ranking(records(("A", "B", "C"))).left_out == {"D": "not run on P, Q, R, S, T"}
-
-
-def test_rows_without_a_rank_for_one_reason_are_named_together() -> None:
     few = [r for r in records() if r["experiment"] not in ("t/A-q", "t/C-q", "t/D-r")]
     lines = [text for block in document(made(few)).long if isinstance(block, Lines) for text in block.lines]
     (line,) = (text for text in lines if text.startswith("Without a rank"))
     assert line == "Without a rank: A, C (not run on Q); D (not run on R)"
 
 
-def test_columns_of_several_units_have_no_common_mean() -> None:
+def test_rows_are_ranked_by_their_means_which_columns_of_several_units_do_not_have() -> None:
+    ranked = ranking(records())
+    assert ranked.ranks.mean == pytest.approx({"A": 1.0, "C": 2.6, "B": 2.4, "D": 4.0})
+    assert list(ranked.ranks.mean) == ["A", "B", "C", "D"]
+    assert ranked.ranks.n_columns == 5 and not ranked.left_out
+    middle = ranked.middle["A"]
+    assert middle.low <= middle.mean <= middle.high and middle.mean == pytest.approx(90, abs=0.2)
     columns = [dataclasses.replace(c, unit="1" if c.key == "p" else "%") for c in spec().columns]
     ranked = made(records(), of=dataclasses.replace(spec(), columns=tuple(columns))).ranking
     assert ranked.ranks and not ranked.middle

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from refusals import refuses
 
 from physml.base.errors import ConfigError
 from physml.base.paths import CONF, ROOT
@@ -68,7 +69,6 @@ def spec(rows: list[dict[str, Any]], columns: list[dict[str, Any]], **more: Any)
 
 
 def one(conf: Path, cell: dict[str, Any], *, searches: tuple[str, ...] = (), **column: Any) -> Any:
-    """The result of a table of one cell."""
     table_spec = spec([{"cells": {"x": cell}}], [{"key": "x", **column}], searches=searches)
     (result,) = collect_settings(table_spec, conf).cells
     return result
@@ -124,8 +124,7 @@ def test_what_is_read_is_what_runs_and_what_the_official_code_has_runs_as_offici
     ],
 )
 def test_what_cannot_be_read_is_told(conf: Path, experiment: str, key: str, says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        Files(conf).setting(experiment, key)
+    refuses(ConfigError, says, Files(conf).setting, experiment, key)
 
 
 def test_a_setting_is_that_of_the_experiment_else_of_what_it_starts_from_or_chooses(conf: Path) -> None:
@@ -215,8 +214,7 @@ def test_a_setting_that_no_search_draws_is_said(conf: Path) -> None:
     assert (drawn().state.word, drawn("p-t-c").state.word) == ("no search", "not searched")
     fixed = drawn("p-t-c", differs="fixed")
     assert (fixed.ours, fixed.where, str(fixed.state)) == (None, None, "not searched: fixed")
-    with pytest.raises(ConfigError, match="there is no search p-t-d"):
-        drawn("p-t-d")
+    refuses(ConfigError, "there is no search p-t-d", drawn, "p-t-d")
 
 
 @pytest.mark.parametrize(
@@ -247,8 +245,7 @@ def test_each_kind_of_table_is_loaded_by_its_own_reader(tmp_path: Path) -> None:
         (load_settings, find_table("lem-4"), "lem-4.yaml: kind must be settings; got runs"),
         (load_table, tmp_path / "x.yaml", r"x\.yaml: kind must be one of.*Did you mean settings"),
     ):
-        with pytest.raises(ConfigError, match=says):
-            load(path)
+        refuses(ConfigError, says, load, path)
 
 
 @cache

@@ -55,12 +55,9 @@ def test_a_long_name_is_cut_where_the_names_still_differ_and_wrapped_where_they_
     assert not any("…" in text for text in terminal(60, document(alike)))
 
 
-def test_columns_that_fit_in_no_form_are_stacked() -> None:
+def test_columns_that_fit_in_no_form_are_stacked_and_heads_are_as_wide_as_their_column() -> None:
     assert [*map(text_of, fitted(STACKED, 40).lines[0])] == [f"{'x' * 30}\n{'y' * 30}"]
     assert fitted(STACKED, 80) is STACKED
-
-
-def test_heads_are_as_wide_as_their_column() -> None:
     grid = short_heads(Grid(("model", "FitzHugh-Nagumo", "recall"), (("a", "1.00", "1"),)), 9)
     assert grid.heads == ("model", "FitzHugh-\nNagumo", "recall")
 

@@ -162,12 +162,9 @@ def finding(text: str, read: str = "4 reproduced, 2 differs, 2 not run", **chang
     return written(made(finding={"text": text, "outcomes": read}, **changes))
 
 
-def test_numbers_are_filled_in_by_their_names() -> None:
+def test_numbers_are_filled_in_by_their_names_in_sentences_that_still_hold() -> None:
     text = "A {A}, {B|y|mean} and {B//A|x|times} times, n = {A|n}, printed {A|y|printed}, best {B|best}."
     assert finding(text) == "A 1.010 ± 0.010, 2.010 and 2 times, n = 3, printed 1.0 ± 0.1, best 2.000."
-
-
-def test_a_sentence_is_not_shown_where_it_may_no_longer_hold() -> None:
     assert finding("A is reached.", "5 reproduced, 1 differs, 2 not run") is None
     assert finding("{none}") is None and finding("{S|y|printed}") is None
     counted = "8 printed numbers: 4 reproduced, 2 differs, 2 not run."
