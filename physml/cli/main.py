@@ -146,6 +146,9 @@ def translated(arguments: list[str]) -> list[str]:
             _refuse_other(word)
         else:
             refuse_option(word)
+            if name == "seed" and (ends := re.fullmatch(r"(\d+)-(\d+)", value)):
+                first_seed, last = map(int, ends.groups())
+                raise ConfigError(f"{word}: a sweep names seeds as -m 'seed=range({first_seed},{last + 1})'.")
             words.append(word)
     if "--resolve" in words and "--cfg" not in words:
         raise ConfigError("--resolve belongs to --cfg: give both.")

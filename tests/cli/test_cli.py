@@ -110,6 +110,7 @@ WRONG = [
     (f"run -m {SMALL} model.dt=1,5 --cfg", r"^error: dt must lie in \[0, 2\]; got 5\.0\.$"),
     (f"run {SMALL} seed=one", "seed must be a whole number; got 'one'"),
     (f"run -m {SMALL} seed=0,x", "seed must be a whole number; got 'x'"),
+    (f"run -m {SMALL} seed=0-4", r"seed=0-4: a sweep names seeds as -m 'seed=range\(0,5\)'"),
     (f"run {SMALL} seed", "an override must be KEY=VALUE; got `seed`"),
     (f"run {SMALL} split=7", "split=7"),
     (f"run {SMALL} trainer.select.metric=mes", "no config key trainer.select.metric"),
