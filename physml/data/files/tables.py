@@ -10,6 +10,7 @@ from physml.base.errors import DataError
 from physml.data.files.limits import read_bytes
 
 SEPARATORS = (";", "\t", ",")
+QUOTED = re.compile(r'(?<![^;,\s])"[^"]*"')  # from the start of a cell on
 MISSING = ("", "?", "na", "n/a", "nan", "null", "none")
 
 
@@ -57,12 +58,17 @@ def _text(path: Path) -> str:
 
 
 def _separator(line: str) -> str | None:
-    """None: blanks."""
-    return next((separator for separator in SEPARATORS if separator in line), None)
+    """The one outside of quotes. None: blanks, which may have decimals with a comma between them."""
+    outside = QUOTED.sub("", line)
+    separator = next((separator for separator in SEPARATORS if separator in outside), None)
+    cells = outside.split()
+    decimals = len(cells) > 1 and all(_number(c) is not None or c.lower() in MISSING for c in cells)
+    return None if separator == "," and decimals else separator
 
 
 def _cells(line: str, separator: str | None) -> list[str]:
-    return [cell.strip().strip('"') for cell in line.split(separator)]
+    masked = QUOTED.sub(lambda quoted: quoted[0].replace(separator or " ", "\0"), line)
+    return [cell.replace("\0", separator or " ").strip().strip('"') for cell in masked.split(separator)]
 
 
 def _is_header(line: str, separator: str | None) -> bool:
