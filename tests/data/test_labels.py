@@ -130,6 +130,7 @@ def test_tables_as_spreadsheets_write_them(tmp_path: Path, content: bytes) -> No
         ("1,2\n3,NaN\n", "line 2, column 2: the value is missing"),
         ("1,inf\n", "line 1, column 2: 'inf' is not finite"),
         ("a,b\n1_000,2\n", "'1_000' is no number"),
+        ('a,b\n2,"1,234"\n', r"line 2, column 2 \(b\): the comma of '1,234' may be of thousands"),
         ('"1,234,5","2"\n', "line 1, column 1: '1,234,5' is no number"),
         ("a,b,c\n1,2\n", "line 2: 2 columns, expected 3 as in the first line, separated by ','"),
         ("a,b\n", "there are no lines with numbers"),

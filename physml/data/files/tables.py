@@ -10,6 +10,7 @@ from physml.base.errors import DataError
 from physml.data.files.limits import read_bytes
 
 SEPARATORS = (";", "\t", ",")
+THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+")  # or a comma for the point of decimals
 QUOTED = re.compile(r'(?<![^;,\s])"[^"]*"')  # from the start of a cell on
 MISSING = ("", "?", "na", "n/a", "nan", "null", "none")
 
@@ -18,8 +19,8 @@ def table(path: Path, *, gaps: bool = False) -> np.ndarray:
     """The numbers of a file, (N, K) float64, with or without a line of names above them.
 
     Values are separated by semicolons, tabs, commas or blanks, whichever the first line of numbers has; a
-    comma may stand for the point of decimals where it separates nothing. Lines that are empty or start with
-    `#` are left out.
+    comma may stand for the point of decimals where it separates nothing, as in quotes. Lines that are empty
+    or start with `#` are left out.
 
     gaps: missing values, such as an empty one, `?` or `NaN`, are NaN; else they are refused.
 
@@ -43,6 +44,12 @@ def table(path: Path, *, gaps: bool = False) -> np.ndarray:
                 f"{path}, line {number}: {len(cells)} columns, expected {width} as in the first line, "
                 f"separated by {separator or ' '!r}. Correct that line."
             )
+        for k, cell in enumerate(cells):
+            if separator == "," and THOUSANDS.fullmatch(cell):
+                raise DataError(
+                    f"{_place(path, number, k, names)}: the comma of {cell[:40]!r} may be of thousands or of "
+                    "decimals. Write decimals with a point, and thousands without a mark."
+                )
         rows.append([_value(v, _place(path, number, k, names), gaps) for k, v in enumerate(cells)])
     return np.array(rows)
 
