@@ -9,6 +9,7 @@ import torch
 from physml.base.check import one_of
 from physml.base.errors import InputError
 from physml.data.files.gaps import MISSING, Missing, without_gaps
+from physml.data.files.labels import coded
 from physml.data.readers.uea import PARTS, data_set
 from physml.data.splits import held_out
 from physml.data.store import Store
@@ -68,7 +69,11 @@ class UEA(Labelled):
         arrays = store.read(self.datasets[0])
         for part in PARTS:
             arrays = {**arrays, **self._without_gaps(arrays, part)}
-        self.d_out = self.n_classes = int(arrays["n_classes"])
+        labels = arrays["labels"].tolist()
+        left = {part: [labels[i] for i in arrays[f"y_{part}"]] for part in PARTS}
+        y, classes = coded(left, self.name, labels)
+        arrays |= {f"y_{part}": codes for part, codes in y.items()}
+        self.d_out = self.n_classes = len(classes)
         self.d_in = arrays["x_train"].shape[2]
         train, valid = held_out(arrays["y_train"], self.valid, split)
         if self.standardize:

@@ -5,6 +5,7 @@ Without torch, but for `get` of data that a task generates.
 
 import json
 import logging
+import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,13 +18,15 @@ from physml.data import verify
 from physml.data.cache import asked_of, read_arrays
 from physml.data.datasets import DataFile, Upstream, dataset_names, upstream
 from physml.data.fetch import download
-from physml.data.locate import find, half, missing, other_root
+from physml.data.locate import find, half, missing, other_root, unreadable
 from physml.data.readers import reader
 from physml.data.store import Store
 
 log = logging.getLogger(__name__)
 
-State = Literal["present", "absent", "sound", "content-verified", "unverified", "damaged", "made when used"]
+State = Literal[
+    "present", "absent", "sound", "content-verified", "unverified", "damaged", "unreadable", "made when used"
+]
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,9 @@ def _listed(dataset: Upstream, store: Store) -> Iterator[DataRow]:
         size = path.stat().st_size if path is not None and path.is_file() else file.size
         state: State = "absent" if path is None else "present"
         note = file.purpose
-        if path is None and file.optional:
+        if path is None and (why := unreadable(file, store)):
+            state, note = "unreadable", f"{note}; {why}"
+        elif path is None and file.optional:
             note += "; optional"
         elif path is None and (part := half(file, store)):
             note += f"; {size_text(part.stat().st_size)} of it downloaded"
@@ -121,13 +126,15 @@ def summary(chosen: Chosen, store: Store) -> list[str]:
 
 
 def incomplete(names: Sequence[str], chosen: Chosen, store: Store) -> list[str]:
-    """The chosen data sets of which files are missing; none where nothing was named."""
+    """The chosen data sets of which files are missing or unreadable; none where nothing was named."""
     if not names:
         return []
     return [
         name
         for name in chosen.datasets
-        if missing(upstream(name), store) or (name in names and not _any(name, store))
+        if missing(upstream(name), store)
+        or (name in names and not _any(name, store))
+        or any((path := find(file, store)) and not os.access(path, os.R_OK) for file in upstream(name).files)
     ]
 
 
@@ -151,11 +158,17 @@ def size_text(size: int | None) -> str:
 
 def _generated(task: str, store: Store) -> Iterator[DataRow]:
     """The files of a task in the cache. Which others it needs is known only when it is built."""
-    paths = sorted((store.cache / "generated").glob(f"{task}-*.npz"))
-    for path in paths:
+    paths = [path for name in cached_as(task) for path in (store.cache / "generated").glob(f"{name}-*.npz")]
+    for path in sorted(paths):
         yield DataRow(task, path.name, "present", path.stat().st_size, path, note=_made_for(path))
     if not paths:
         yield DataRow(task, "", "made when used", None, None, note="generated or drawn; nothing to download")
+
+
+def cached_as(task: str) -> tuple[str, str]:
+    """How the names of its files begin: by the module of its class, or by the class, of rows of a hub."""
+    *_, module, name = str(read_yaml(conf_files.files("task")[task]).get("_target_", f"{task}.")).split(".")
+    return module, f"hub_{name}"
 
 
 def _made_for(path: Path) -> str:
@@ -180,7 +193,8 @@ def check_data(chosen: Chosen, store: Store) -> list[DataRow]:
 
     A file is `sound` where its published checksum agrees; `content-verified` where, under
     data.verify=content, what the reader returns is the published content; `unverified` where nothing is
-    published to compare it with: it is then the file that was first seen, and can be read; else `damaged`.
+    published to compare it with: it is then the file that was first seen, and can be read; `unreadable` where
+    it may not be opened; else `damaged`.
     """
     rows = [row for name in chosen.datasets for row in _checked(upstream(name), store)]
     return rows + [_checked_generated(row) for name in chosen.tasks for row in _generated(name, store)]
@@ -191,7 +205,11 @@ def _checked(dataset: Upstream, store: Store) -> list[DataRow]:
     for row, file in zip(_listed(dataset, store), dataset.files, strict=True):
         rows.append(row if row.path is None else _compared(dataset, file, row, store))
     to_read = any(row.state in ("unverified", "content-verified") and not row.note for row in rows)
-    if to_read and not missing(dataset, store) and all(row.state != "damaged" for row in rows):
+    if (
+        to_read
+        and not missing(dataset, store)
+        and not {row.state for row in rows} & {"damaged", "unreadable"}
+    ):
         rows = _read(dataset, rows, store)
     return rows
 
@@ -203,7 +221,9 @@ def _compared(dataset: Upstream, file: DataFile, row: DataRow, store: Store) -> 
         how = verify.verify(dataset, file, row.path, store, fresh=True)["verified"]
     except verify.Unverifiable as error:
         return replace(row, state="unverified", note=str(error))
-    except (DataError, OSError) as error:
+    except OSError as error:
+        return replace(row, state="unreadable", note=f"{row.path} cannot be read: {error.strerror}")
+    except DataError as error:
         return replace(row, state="damaged", note=str(error))
     return replace(row, state=states.get(how, "unverified"), note="")
 
@@ -257,7 +277,10 @@ def get_data(chosen: Chosen, store: Store) -> list[DataRow]:
             store.get(source)
     if errors:
         raise DataError("\n".join(errors))
-    return check_data(chosen, store)
+    rows = check_data(chosen, store)
+    if notes := [row.note for row in rows if row.state == "unreadable"]:
+        raise DataError("\n".join(notes))
+    return rows
 
 
 def _built(tasks: Collection[str]) -> list[Any]:

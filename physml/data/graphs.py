@@ -272,7 +272,10 @@ def check_labels(where: object, y: np.ndarray, n_classes: int) -> None:
 
 
 def check_finite(where: object, what: str, values: np.ndarray) -> None:
-    if not np.isfinite(values).all():
+    """DataError where a value is not finite as float32, which readers return."""
+    with np.errstate(over="ignore"):
+        single = values.astype(np.float32, copy=False)
+    if not np.isfinite(single).all():
         raise WrongFile(f"{where}: {what} hold values that are not finite.")
 
 

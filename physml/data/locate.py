@@ -1,6 +1,6 @@
 """Find the files of data sets, by name alone, and report a missing one. No torch here."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from physml.base import opened
@@ -17,14 +17,34 @@ def roots(store: Cache) -> Iterator[Path]:
 
 
 def find(file: DataFile, store: Cache) -> Path | None:
-    """The file, or the folder it was unpacked to; None if neither is there."""
+    """The file, or the folder it was unpacked to; None if neither is there, or neither can be looked at."""
     for root in roots(store):
         for name in (file.name, *file.also):
-            if (root / name).is_file():
+            if _seen((root / name).is_file):
                 return root / name
-        if file.folder and (root / file.folder).is_dir():
+        if file.folder and _seen((root / file.folder).is_dir):
             return root / file.folder
     return file.copy if isinstance(file, ShippedFile) and file.copy and file.copy.is_file() else None
+
+
+def _seen(looked: Callable[[], bool]) -> bool:
+    """The answer of `Path.is_file` and the like; False where a folder may not be looked into."""
+    try:
+        return looked()
+    except PermissionError:
+        return False
+
+
+def unreadable(file: DataFile, store: Cache) -> str:
+    """The first place of a file that may not be looked at, with the reason; empty if each may."""
+    for path in (root / name for root in roots(store) for name in (file.name, *file.also)):
+        try:
+            path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            return f"{path} cannot be read: {error.strerror}"
+    return ""
 
 
 def missing(dataset: Upstream, store: Cache) -> list[DataFile]:
@@ -94,21 +114,21 @@ def refuse_missing(dataset: str, file: DataFile, store: Cache) -> DataError:
 def half(file: DataFile, store: Cache) -> Path | None:
     """The part on disk of a download that was stopped."""
     parts = (root / f"{file.name}.part" for root in roots(store))
-    return next((part for part in parts if part.is_file()), None)
+    return next((part for part in parts if _seen(part.is_file)), None)
 
 
 def other_root(file: DataFile, root: Path) -> str:
     """A hint about PHYSML_DATA: its fault, or a value for it; empty where nothing is known."""
-    if not root.is_dir():
-        return f"PHYSML_DATA={root} is {'not a folder' if root.exists() else 'not there'}."
+    if not _seen(root.is_dir):
+        return f"PHYSML_DATA={root} is {'not a folder' if _seen(root.exists) else 'not there'}."
     names = [name for name in (file.name, *file.also, file.folder) if name]
     for name in names:
         parts = PurePosixPath(name).parts
         for depth, above in enumerate([root, *root.parents][1 : len(parts) + 1], 1):
-            if root.parts[-depth:] == parts[:depth] and (above / name).exists():
+            if root.parts[-depth:] == parts[:depth] and _seen((above / name).exists):
                 return f"PHYSML_DATA={root} points too deep: set PHYSML_DATA={above}."
         for above in list(root.parents)[:2]:
-            if (above / name).exists():
+            if _seen((above / name).exists):
                 return f"It lies at {above / name}: set PHYSML_DATA={above}."
     try:
         folders = sorted(path for path in root.iterdir() if path.is_dir())[:200]
@@ -116,6 +136,6 @@ def other_root(file: DataFile, root: Path) -> str:
         return ""
     for below in folders:
         for name in names:
-            if (below / name).exists():
+            if _seen((below / name).exists):
                 return f"PHYSML_DATA={root} points too high: set PHYSML_DATA={below}."
     return ""

@@ -224,18 +224,23 @@ def _read(dataset: DataSet, store: Cache) -> Arrays:
         )
     hashes = {name: facts["sha256"] for name, facts in sorted(used.items())}
     key = {"files": hashes, "checked": store.verify != "off"}
+    if compares:  # a fingerprint that became known later than the cache is compared, too
+        key["content"] = about.content.sha256
+
+    def checked(arrays: Arrays) -> Arrays:
+        if store.verify != "off":
+            from physml.data.statistics import check
+
+            check(about, arrays)
+        return arrays
 
     def make() -> Arrays:
         arrays = parse(dataset, FoundFiles(about, store))
         if compares:
             compare_content(dataset, arrays)
-        return arrays
+        return checked(arrays)  # before they are cached
 
-    arrays = store.get(Generated(dataset.name, key, dataset.version, make, folder="processed"))
-    if store.verify != "off":
-        from physml.data.statistics import check
-
-        check(about, arrays)
+    arrays = checked(store.get(Generated(dataset.name, key, dataset.version, make, folder="processed")))
     first_seen = {name: facts["sha256"] for name, facts in used.items() if facts["verified"] == "first seen"}
     pin(about, first_seen, store)
     store.used.update(used)

@@ -121,6 +121,44 @@ def test_half_a_download_is_told(roots: Path) -> None:
     assert "0.0 KiB of it downloaded" in rows[0].note and "downloaded" not in rows[1].note
 
 
+def test_a_folder_or_a_file_that_may_not_be_read_is_told_of_its_data_set_alone(roots, monkeypatch) -> None:
+    MNIST.fixture(roots / "data")
+    folder, store = roots / "data/MNIST", Store(roots / "data", roots / "cache", "off")
+
+    def refuse(name: str, refused: Path) -> None:
+        real = getattr(os, name)
+
+        def looking(path, *arguments, **keys):
+            if isinstance(path, str | Path) and Path(path).is_relative_to(refused):
+                raise PermissionError(13, "Permission denied", str(path))
+            return real(path, *arguments, **keys)
+
+        monkeypatch.setattr(os, name, looking)
+
+    def rows(work, *names: str) -> dict[str, list]:
+        listed: dict[str, list] = {}
+        for row in work(catalogue.choose(names), store):
+            listed.setdefault(row.dataset, []).append(row)
+        return listed
+
+    refuse("open", image := folder / "raw/train-images-idx3-ubyte.gz")
+    row, *others = rows(catalogue.check_data, "mnist")["mnist"]
+    assert (row.state, row.note) == ("unreadable", f"{image} cannot be read: Permission denied")
+    assert not {"damaged", "unreadable"} & {other.state for other in others}
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "access", lambda path, mode: path != image)
+        assert catalogue.incomplete(["mnist"], catalogue.choose(["mnist"]), store) == ["mnist"]
+    with pytest.raises(DataError, match=rf"{image} cannot be read"):
+        catalogue.get_data(catalogue.choose(["mnist"]), store)
+    refuse("stat", folder / "raw")
+    listed = rows(catalogue.list_data)
+    assert {row.state for row in listed["mnist"]} == {"unreadable"} and len(listed) > 30
+    assert f"{image} cannot be read: Permission denied" in listed["mnist"][0].note
+    assert listed["ptb"][0].state == "absent"
+    assert catalogue.incomplete(["mnist"], catalogue.choose(["mnist"]), store) == ["mnist"]
+    assert f"{image} is unreadable (Permission denied)" in refusal(store)
+
+
 def test_a_fixture_that_cannot_be_written_is_told_of_the_cache(roots: Path) -> None:
     (roots / "cache/fixtures").touch()
     with pytest.raises(DataError, match=r"cache/fixtures/mnist-\w+ cannot be made: .*set PHYSML_CACHE"):

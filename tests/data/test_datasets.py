@@ -17,7 +17,16 @@ from physml.base.errors import ConfigError, DataError
 from physml.base.paths import ROOT
 from physml.cli.main import main
 from physml.data import verify
-from physml.data.datasets import Content, DataFile, DataSet, Upstream, dataset_names, kind_of, upstream
+from physml.data.datasets import (
+    Content,
+    DataFile,
+    DataSet,
+    Statistic,
+    Upstream,
+    dataset_names,
+    kind_of,
+    upstream,
+)
 from physml.data.readers import webkb
 from physml.data.store import Store, Verify
 
@@ -114,6 +123,7 @@ def test_a_file_that_cannot_be_right_is_refused_and_an_unknown_data_set_gets_a_n
 # ---------------------------------------------------------------------------- verification
 
 
+SIZE = {"n": Statistic("a book", shape=(4,))}
 MD5 = {"sha": None, "md5": hashlib.md5(A).hexdigest()}
 
 
@@ -184,6 +194,26 @@ def test_other_bytes_of_the_right_content_run_as_content_verified(store, monkeyp
     place(store, B)
     store.read(numbers.set)
     assert kind_of(store.used.values()) == "content-verified" and not (store.cache / "pins").exists()
+
+
+def test_what_is_known_later_than_the_cache_is_compared_all_the_same(store, monkeypatch) -> None:
+    place(store, b"1\n2\n4\n")
+    store.read(Numbers(monkeypatch, sha=None).set)
+    numbers = Numbers(monkeypatch, sha=None, known=True)
+    with pytest.raises(DataError, match="not the published one"):
+        store.read(numbers.set)
+    numbers.upstream = replace(numbers.upstream, content=Content(), statistics=SIZE)
+    with pytest.raises(DataError, match="These are other data"):
+        store.read(numbers.set)
+
+
+def test_what_its_statistics_refuse_is_not_cached(store, monkeypatch) -> None:
+    numbers = Numbers(monkeypatch)
+    numbers.upstream = replace(numbers.upstream, statistics=SIZE)
+    place(store, A)
+    with pytest.raises(DataError, match="These are other data"):
+        store.read(numbers.set)
+    assert not cached(store)
 
 
 def test_off_takes_another_content_says_so_and_is_not_taken_for_checked(store, monkeypatch) -> None:

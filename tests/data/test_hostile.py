@@ -56,6 +56,9 @@ class Call:
         return self.parts
 
 
+NESTED: list = []  # to print it takes 2^60 steps
+for _ in range(60):
+    NESTED = [NESTED, NESTED]
 FIELDS = (3, "<", None, ("a", "b"), {"a": (np.dtype("O"), 0), "b": (np.dtype("O"), 1 << 40)}, 8, 8, 16)
 DTYPES = {
     "fields far away": Call(np.dtype, ("V8", False, True), FIELDS),
@@ -64,6 +67,7 @@ DTYPES = {
     "no state": Call(np.dtype, ("f8",), 17),
     "metadata": Call(np.dtype, ("f8",), (4, "<", None, None, None, -1, -1, 0, {"a": 1})),
     "long strings": Call(np.dtype, ("U8",), (3, "<", None, None, None, 1 << 40, 4, 8)),
+    "lists that hold each other": Call(np.dtype, (NESTED,)),
     "dates": np.dtype("M8[s]"),
     "records": np.dtype([("a", "f8"), ("b", "i4")]),
 }
@@ -99,6 +103,7 @@ ARRAYS = {
     "of a class of its own": array(cls=np.dtype),
     "larger than its bytes": array((1 << 40,)),
     "of negative length": array((-2, -1)),
+    "as long as lists that hold each other": array((NESTED,)),
     "endless and empty": array((1 << 50, 0), content=b""),
     "of objects in bytes": array(dtype=np.dtype("O")),
     "called as a class": Call(np.ndarray, ((1 << 40,),)),
@@ -285,6 +290,29 @@ def test_a_mat_file_is_refused_by_what_it_unpacks_to(tmp_path: Path) -> None:
     packed = zlib.compress(struct.pack("<II", 14, FEWER) + bytes(FEWER))
     (tmp_path / "x.mat").write_bytes(head + struct.pack("<II", 15, len(packed)) + packed)
     refuses(DataError, "would unpack to", mat, tmp_path / "x.mat", ["a"])
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_no_changed_byte_of_a_mat_file_ends_the_process(tmp_path: Path, packed: bool) -> None:
+    """scipy's reader, which was used before, died of each tenth change."""
+    path = tmp_path / "x.mat"
+    matrices = {"a": np.array([[0, 1], [1, 0]]), "s": sp.csc_array(np.eye(3)), "f": np.float32([[1, 2]])}
+    savemat(path, matrices, do_compression=packed)
+    content, read, refusals = path.read_bytes(), mat(path, [*matrices]), 0
+    assert all(read[name].dtype == value.dtype for name, value in matrices.items())
+    assert (read["a"] == matrices["a"]).all() and (read["s"] != matrices["s"]).nnz == 0
+    for i in range(128, len(content)):
+        for value in (0, 5, 14, 255):
+            path.write_bytes(content[:i] + bytes([value]) + content[i + 1 :])
+            try:
+                mat(path, [*matrices])
+            except DataError as error:
+                refusals += 1
+                assert "x.mat" in str(error) and "\n" not in str(error)
+    assert refusals > 200
+    savemat(path, {"z": np.array([[1j]])}, do_compression=packed)
+    with pytest.raises(DataError, match="z must be a matrix of numbers; it is complex"):
+        mat(path, ["z"])
 
 
 def npy_bytes(array: np.ndarray) -> bytes:

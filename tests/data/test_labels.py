@@ -46,6 +46,10 @@ def test_classes_are_the_values_of_train(train: Any, test: Any, classes: tuple, 
         ([0, 1], [None, None], "all 2 labels are None: they are hidden"),
         (["a", "a"], ["a"], "toy, train: all 2 items are of the class 'a'; a task needs two classes"),
         (["a", "b"], [], "toy, test: there are no items"),
+        ([0, 1], [1, [0, 1]], r"toy, test: the label of item 1 is \[0, 1\], expected a number or a text"),
+        ([np.arange(99)] * 2, [0], r"toy, train: the label of item 0 is \[ 0 1 .{,90} \.\.\., expected"),
+        (["a" * 999, "b"], ["c" * 999], r"test: 1 of 1 .* 'c{79} \.\.\. \(item 0"),
+        (["a" * 999], ["b"], r"of the class 'a{79} \.\.\.; a task"),
     ],
 )
 def test_labels_that_no_score_can_come_from(train: Any, test: Any, says: str) -> None:
@@ -105,6 +109,9 @@ NUMBERS = [[0.5, -1.25, 0.0], [1000.0, 2.0, 1.0]]
         b"t0;t1;label\n0,5;-1,25;0\n1e3;2;1\n",
         b"# a comment\n0.5\t-1,25\t0\n1000\t2\t1\n",
         b'"t0" "t1" "label"\n0.5  -1.25 0\n1000 2 1\n',
+        b't0,"t 1, filtered",label\n"0,5", "-1,25","0"\n1e3,2,1\n',
+        b'"t 0" t1 label\n0,5 -1,25 0\n1000 2 1\n',
+        b'"0,5"\t"-1,25"\t0\n"1000,0"\t2\t1\n',
     ],
 )
 def test_tables_as_spreadsheets_write_them(tmp_path: Path, content: bytes) -> None:
@@ -123,6 +130,8 @@ def test_tables_as_spreadsheets_write_them(tmp_path: Path, content: bytes) -> No
         ("1,2\n3,NaN\n", "line 2, column 2: the value is missing"),
         ("1,inf\n", "line 1, column 2: 'inf' is not finite"),
         ("a,b\n1_000,2\n", "'1_000' is no number"),
+        ('a,b\n2,"1,234"\n', r"line 2, column 2 \(b\): the comma of '1,234' may be of thousands"),
+        ('"1,234,5","2"\n', "line 1, column 1: '1,234,5' is no number"),
         ("a,b,c\n1,2\n", "line 2: 2 columns, expected 3 as in the first line, separated by ','"),
         ("a,b\n", "there are no lines with numbers"),
         ("", "there are no lines with numbers"),

@@ -6,6 +6,7 @@ Run with -s to see the messages.
 
 import functools
 import gzip
+import io
 import pickle
 import re
 import shutil
@@ -224,6 +225,9 @@ class Command:
         return Path.touch, (Path("opened"),)
 
 
+NESTED: list = []  # to print it takes 2^60 steps
+for _ in range(60):
+    NESTED = [NESTED, NESTED]
 COMMAND, PACKED_PAGE = pickle.dumps(Command()), gzip.compress(PAGE)
 IMAGES, LABELS = mnist.name("train", "images"), mnist.name("train", "labels")
 HAR_TRAIN, SUBJECTS = "train/Inertial Signals/body_acc_x_train", "test/subject_test.txt"
@@ -289,6 +293,7 @@ CASES[har.UCI_HAR] = {
     "web page for a zip": (put(har.ARCHIVE, PAGE), r"UCI HAR Dataset\.zip.*web page"),
     "empty text file": (of_har(HAR_TRAIN, rb"(?s)\A.*", b""), r"body_acc_x_train\.txt is empty"),
     "NaN": (last_number(b"NaN"), r"body_acc_x_train\.txt, line 1: .*not finite"),
+    "too large": (last_number(b"1e39"), r"body_acc_x_train\.txt, line 1: .*not finite"),
     "a word for a number": (last_number(b"abc"), r"body_acc_x_train\.txt, line 1: .*abc"),
     "a short line": (last_number(b""), r"body_acc_x_train\.txt, line 1: .*128 numbers; got 127"),
     "no activity": (of_har("test/y_test", rb"^\d$", b"7"), r"y_test\.txt, line 1: .* one of 1\.\.6; got '7'"),
@@ -323,7 +328,8 @@ CASES[cifar10.CIFAR10] = {
     "half a pickle": (batch("data_batch_3", lambda c: c[: len(c) // 2]), r"data_batch_3 cannot be read"),
     "an empty batch": (batch("data_batch_3", lambda _: b""), r"data_batch_3 cannot be read"),
     "a list": (batch("data_batch_3", lambda _: pickle.dumps([1])), "expected a dictionary; got list"),
-    "class out of range": (with_values("test_batch", labels=[10] * 20), r"labels must be 0\.\.9; got 10"),
+    "class out of range": (with_values("test_batch", labels=[10] * 20), r"0\.\.9; that of image 0 is 10"),
+    "lists that hold each other": (with_values("test_batch", labels=[NESTED] * 20), r"image 0 is a list"),
     "too few labels": (with_values("test_batch", labels=[1] * 19), "expected a list of 20 labels"),
     "smaller images": (with_values("test_batch", data=np.zeros((20, 3071), np.uint8)), "images of 3072 byt"),
     "dates": (batch("test_batch", lambda _: pickle.dumps(np.dtype("M8[s]"))), r"test_batch cannot .*dtype"),
@@ -481,6 +487,14 @@ CASES[zinc.ZINC_SUBSTITUTE] = {
 }
 
 
+def large_feature(content: bytes) -> bytes:
+    """The first number is finite as float64 alone."""
+    array = np.load(io.BytesIO(content))
+    array.flat[0] = 1e39
+    np.save(file := io.BytesIO(), array)
+    return file.getvalue()
+
+
 def linked_to(protein: int) -> Change:
     return of_ppi(substituted("train_graph.json", b'"target": 1}', b'"target": %d}' % protein))
 
@@ -489,6 +503,7 @@ CASES[ppi.PPI] = {
     "a file is missing": (of_ppi(without("valid_graph_id")), r"no member .*valid_graph_id\.npy"),
     "a link between graphs": (linked_to(89), r"a link joins the proteins 0 and 89 of two graphs"),
     "a protein that is none": (linked_to(90), r"edge 1 goes from node 0 to 90"),
+    "too large": (of_ppi(member("train_feats.npy", large_feature)), r"features hold .* not finite"),
     "half a JSON": (of_ppi(half("train_graph.json")), r"train_graph\.json is not valid JSON"),
 }
 

@@ -158,6 +158,17 @@ def test_series_with_gaps_are_refused_filled_or_left_out(store: Store) -> None:
     assert next(task.batches("test", 10)).input[1, :5, 1].tolist() == [7, 7, 7, 7, 0]
     task = uea(store, missing="drop")
     assert task.sizes["test"] == 5
+    for part in ("TRAIN", "TEST"):
+        changed(store, part, "true a b", "true a b c")
+    changed(store, "TRAIN", "7,7,7:a", "?,7,7:c", 1)
+    others = Store(store.data, store.cache / "others")
+    assert uea(others, missing="drop").n_classes == 2  # none of those that are left is of the class c
+    changed(store, "TEST", "7,7,7:a", "7,7,7:c", 1)
+    says, new = (
+        r"test: 1 of 5 items are of no class of train, .* 'c' \(item 0\)",
+        Store(store.data, store.cache / "new"),
+    )
+    refuses(DataError, says, uea, new, missing="drop")
     refuses(InputError, "missing must be one of", uea, store, missing="ignore")
 
 
@@ -329,6 +340,17 @@ def test_a_changed_folder_is_refused(store: Store, tmp_path: Path) -> None:
     text(store, name := repository(tmp_path / "films", TEXTS))
     repository(tmp_path / "films", {**TEXTS, "test": {"sentence": ["bad"], "kind": [0]}})
     refuses(DataError, "is not what was first seen here", text, store, name)
+
+
+def test_each_configuration_of_a_folder_is_pinned_by_itself(store: Store, tmp_path: Path) -> None:
+    for config in ("en", "fr"):
+        repository(tmp_path / "films" / config, TEXTS)
+    for config in ("en", "fr", "en", None):
+        text(store, str(tmp_path / "films"), config=config)
+    repository(tmp_path / "films" / "fr", {**TEXTS, "test": {"sentence": ["bad"], "kind": [0]}})
+    text(store, str(tmp_path / "films"), config="en")
+    with pytest.raises(DataError, match="is not what was first seen here"):
+        text(store, str(tmp_path / "films"), config="fr")
 
 
 # ---------------------------------------------------------------------------- graphs of torch_geometric

@@ -33,7 +33,7 @@ REDIRECTS = 10
 LARGEST = 256 << 30  # bytes of a file whose size is not known
 CHUNK = 1 << 16  # bytes; a cut connection loses less than one
 CONNECT_S, READ_S = 15, 60
-TRIES = 4  # of one address, as long as each brings more
+TRIES = 4  # of one address, as long as each brings more, or throws away what was wrong
 
 
 def get(dataset: Upstream, store: Store) -> list[Path]:
@@ -127,10 +127,10 @@ def _from(url: str, file: DataFile, target: Path) -> None:
             _fetch(url, file, part)
             break
         except OSError as error:  # every error of requests is one
-            if error.errno == errno.ENOSPC or attempt == TRIES - 1 or part.size <= before:
+            if error.errno == errno.ENOSPC or attempt == TRIES - 1 or part.size == before:
                 raise
             log.info("%s: %s; going on at %d bytes.", url, _reason(error), part.size)
-            resumed = True
+            resumed = part.size > 0
     try:
         _compare(file, part)
     except Refused:

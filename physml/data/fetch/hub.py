@@ -151,7 +151,8 @@ def _said(error: Exception) -> str:
 
 
 def _pin_path(repository: Repository, store: Cache) -> Path:
-    key = f"{repository.folder or repository.name} {repository.revision}"
+    folder = repository.folder and repository.folder / (repository.config or "")  # a commit has all of them
+    key = f"{folder or repository.name} {repository.revision}"
     name = re.sub(r"\W+", "-", Path(repository.name).name)
     return store.cache / "pins" / "hub" / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
 

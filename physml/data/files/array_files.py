@@ -7,7 +7,7 @@ import io
 import math
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from physml.base import opened
 from physml.base.errors import DataError
 from physml.base.text import brief
 from physml.data.files.archives import ZipTree
-from physml.data.files.limits import CHUNK, WrongFile, most, read_bytes, refuse_bomb
+from physml.data.files.limits import WrongFile, most, read_bytes, refuse_bomb
 
 NUMBERS, TEXT = "biufc", "SU"  # kinds of dtypes
 
@@ -73,51 +73,83 @@ def json_value(content: bytes, where: object) -> Any:
 # ---------------------------------------------------------------------------- MATLAB
 
 
-COMPRESSED = 15  # the type of an element of a .mat file that holds another one, packed by zlib
-CLASSES = (
-    "double",
-    "single",
-    "logical",
-    "sparse",
-    *(f"{u}int{8 * 2**k}" for u in ("", "u") for k in range(4)),
-)
+# Types of the elements of a .mat file: of numbers, by numpy's name; a matrix; an element packed by zlib.
+TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
+MATRIX, PACKED = 14, 15
+SPARSE, COMPLEX = 5, 0x800  # the class of a matrix, and a bit beside it
+NO_NUMBERS = {1: "cell", 2: "struct", 3: "object", 4: "char", 16: "function", 17: "opaque"}
+Element = tuple[int, memoryview]
 
 
 def mat(path: Path, names: Sequence[str]) -> dict[str, Any]:
-    """These matrices of numbers, full or sparse, of a .mat file of version 5."""
-    from scipy.io import loadmat, whosmat
+    """These matrices of real numbers, full or sparse, of a .mat file of version 5, in their own types.
 
+    scipy's loadmat follows what a file declares without a look: a damaged one ends the process.
+    """
     content = read_bytes(path)
     try:
-        _refuse_large_elements(path, content)
-        kinds = {name: kind for name, _, kind in whosmat(io.BytesIO(content))}
-        if absent := [name for name in names if name not in kinds]:
-            raise WrongFile(f"{path} has no {absent[0]}; it has {', '.join(kinds)[:200]}.")
+        order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
+        if order is None:
+            raise ValueError("no header of version 5")
+        parts = {bytes(rest[2][1]).decode("latin1"): rest for rest in _matrices(path, content, order)}
+        if absent := [name for name in names if name not in parts]:
+            raise WrongFile(f"{path} has no {absent[0]}; it has {', '.join(parts)[:200]}.")
         for name in names:
-            if kinds[name] not in CLASSES:
-                raise WrongFile(f"{path}: {name} must be a matrix of numbers; it is {kinds[name]}.")
-        matrices = loadmat(io.BytesIO(content), variable_names=list(names), struct_as_record=False)
+            kind = int(_numbers(parts[name][0], order)[0])
+            if kind & COMPLEX or kind & 0xFF in NO_NUMBERS:
+                what = NO_NUMBERS.get(kind & 0xFF, "complex")
+                raise WrongFile(f"{path}: {name} must be a matrix of numbers; it is {what}.")
+        return {name: _matrix(parts[name], order) for name in names}
     except DataError:
         raise
-    except Exception as error:  # scipy raises about a dozen kinds for damaged files
+    except Exception as error:  # zlib, struct, numpy and scipy raise about a dozen kinds for damaged files
         raise WrongFile(f"{path} is not a valid MATLAB file: {brief(error)}.") from error
-    return {name: matrices[name] for name in names}
 
 
-def _refuse_large_elements(path: Path, content: bytes) -> None:
-    """DataError where the packed elements of a .mat file unpack to more than they may."""
-    order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
-    if order is None:
-        raise ValueError("no header of version 5")
-    at, total = 128, 0
-    while at + 8 <= len(content):
-        kind, size = struct.unpack_from(f"{order}II", content, at)
-        at += 8
-        if kind == COMPRESSED:
-            unpack, rest = zlib.decompressobj(), content[at : at + size]
-            while rest and not unpack.eof:
-                total += len(unpack.decompress(rest, CHUNK))
-                rest = unpack.unconsumed_tail
-                if total > most(len(content)):
-                    refuse_bomb(path, total, len(content))
-        at += size
+def _matrices(path: Path, content: bytes, order: str) -> Iterator[list[Element]]:
+    """The parts of each matrix. DataError where the packed ones unpack to more than they may."""
+    total = 0
+    for kind, element in _elements(memoryview(content)[128:], order):
+        if kind == PACKED:
+            unpack = zlib.decompressobj()
+            unpacked = unpack.decompress(element, most(len(content)) - total + 1)
+            total += len(unpacked)
+            refuse_bomb(path, total, len(content))
+            if not unpack.eof:
+                raise ValueError("a packed element is cut off")
+            ((kind, element),) = _elements(memoryview(unpacked), order)
+        if kind == MATRIX:
+            yield list(_elements(element, order))
+
+
+def _elements(data: memoryview, order: str) -> Iterator[Element]:
+    """The type and the bytes of each element; one of up to 4 bytes may have its size beside its type."""
+    at = 0
+    while at + 8 <= len(data):
+        kind, size = struct.unpack_from(f"{order}II", data, at)
+        small = kind >> 16
+        begin, end = (at + 4, at + 4 + small) if small else (at + 8, at + 8 + size)
+        if small > 4 or end > len(data):
+            raise ValueError(f"an element of {small or size} bytes, where {len(data) - begin} are left")
+        yield kind & 0xFFFF, data[begin:end]
+        at = at + 8 if small else end if kind == PACKED else end + -size % 8
+
+
+def _numbers(element: Element, order: str) -> np.ndarray:
+    kind, values = element
+    if kind not in TYPES:
+        raise ValueError(f"numbers of type {kind}")
+    return np.frombuffer(values, f"{order}{TYPES[kind]}").astype(TYPES[kind])
+
+
+def _matrix(parts: list[Element], order: str) -> Any:
+    """A matrix of its parts: class, sizes, name; the values, of a sparse one behind its rows and columns."""
+    kind, sizes, *values = [_numbers(part, order) for part in (*parts[:2], *parts[3:])]
+    if (sizes < 0).any():
+        raise ValueError(f"sizes {sizes.tolist()}")
+    if kind[0] & 0xFF != SPARSE:
+        return values[0].reshape(sizes, order="F")
+    from scipy.sparse import csc_array
+
+    rows, ends, stored = values
+    return csc_array((stored[: ends[-1]], rows[: ends[-1]], ends), shape=tuple(sizes.tolist()))

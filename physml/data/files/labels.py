@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from physml.base.errors import DataError
+from physml.base.text import brief
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +40,12 @@ def coded(
     """
     plain = {part: [_plain(label) for label in part_labels] for part, part_labels in labels.items()}
     for part, values in plain.items():
+        for row, value in enumerate(values):
+            if not isinstance(value, Hashable):
+                raise DataError(
+                    f"{where}, {part}: the label of item {row} is {brief(value, 80)}, expected a number or a "
+                    "text. Name a column that has one label for each item."
+                )
         _refuse_missing(part, values, plain["train"], where)
     train = set(plain["train"])
     if divided and (lacking := {label for values in plain.values() for label in values} - train):
@@ -49,8 +56,8 @@ def coded(
     classes = tuple(_sorted(train) if order is None else (label for label in order if label in train))
     if len(classes) < 2:
         raise DataError(
-            f"{where}, train: all {len(plain['train'])} items are of the class {classes[0]!r}; a task needs "
-            "two classes or more. Take items of another class too."
+            f"{where}, train: all {len(plain['train'])} items are of the class {_short(classes[0])}; a task "
+            "needs two classes or more. Take items of another class too."
         )
     place = {label: i for i, label in enumerate(classes)}
     for part, values in plain.items():
@@ -68,8 +75,8 @@ def refuse_beyond(part: str, values: Sequence[Any], classes: Iterable[Any], wher
         row, label = beyond[0]
         raise DataError(
             f"{where}, {part}: {len(beyond)} of {len(values)} items are of no class of train, the first of "
-            f"class {label!r} (item {row}); train has {_listed(classes)}. Correct the labels, or divide the "
-            "items anew so that train has each class."
+            f"class {_short(label)} (item {row}); train has {_listed(classes)}. Correct the labels, or "
+            "divide the items anew so that train has each class."
         )
 
 
@@ -95,8 +102,8 @@ def _refuse_missing(part: str, values: Sequence[Any], train: Sequence[Any], wher
     hidden = part != "train" and (first is None or first in HIDDEN) and first not in set(train) - {None}
     if hidden and all(value == first for value in values):
         raise DataError(
-            f"{where}, {part}: all {len(values)} labels are {first!r}: they are hidden, so nothing can be "
-            f"scored. Name a part with labels as {part}, or hold out items of train."
+            f"{where}, {part}: all {len(values)} labels are {_short(first)}: they are hidden, so nothing can "
+            f"be scored. Name a part with labels as {part}, or hold out items of train."
         )
     missing = [row for row, value in enumerate(values) if value is None]
     if missing:
@@ -111,6 +118,10 @@ def _tell_gaps(classes: Sequence[Any], where: str) -> None:
     if all(type(label) is int for label in classes) and classes != tuple(range(len(classes))):
         last = len(classes) - 1
         log.warning("%s: the labels %s became the classes 0 to %d.", where, _listed(classes), last)
+
+
+def _short(label: Any) -> str:
+    return brief(repr(label), 80)
 
 
 def _listed(classes: Iterable[Any]) -> str:

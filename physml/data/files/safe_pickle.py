@@ -29,6 +29,12 @@ class Refused(pickle.UnpicklingError):
     """A pickle names, or builds, something that no file of the data set does."""
 
 
+def shown(value: Any) -> str:
+    """A number, a text or a tuple of them; of all else the type: a list may hold another one 2^60 times."""
+    items = value if isinstance(value, tuple) else (value,)
+    return repr(value)[:40] if all(isinstance(v, int | str) for v in items) else f"a {type(value).__name__}"
+
+
 class Budget:
     """The bytes that a pickle may unpack to: SPREAD for each of its own. A value used twice counts twice."""
 
@@ -66,7 +72,7 @@ class Dtype(Stateful):
 
     def __init__(self, name: str, *_: Any) -> None:
         if not isinstance(name, str) or not SIMPLE.fullmatch(name):
-            raise Refused(f"it names a dtype that is none of plain numbers or text: {str(name)[:40]!r}")
+            raise Refused(f"it names a dtype that is none of plain numbers or text: {shown(name)}")
         self.real = np.dtype(name)
 
     def set_state(self, state: Any) -> None:
@@ -76,7 +82,7 @@ class Dtype(Stateful):
         size, kind = state[5], self.real.kind
         if kind in "SU":
             if not isinstance(size, int) or not 0 < size <= LONGEST_TEXT:
-                raise Refused(f"it has strings of {str(size)[:40]} bytes")
+                raise Refused(f"it has strings of {shown(size)} bytes")
             self.real = np.dtype(f"{kind}{size // np.dtype(f'{kind}1').itemsize}")
         if state[1] in "<>":
             self.real = self.real.newbyteorder(state[1])
@@ -101,14 +107,14 @@ def checked(budget: Budget, shape: Any, dtype: Any, values: Any, is_fortran: Any
     if dtype.real.itemsize == 0:  # of text whose length was never said: any shape would fit no bytes
         raise Refused("it has an array of strings without a length")
     if not all(isinstance(n, int) and n >= 0 for n in shape):
-        raise Refused(f"it has an array of shape {str(shape)[:40]}")
+        raise Refused(f"it has an array of shape {shown(shape)}")
     if isinstance(values, str):
         values = values.encode("latin1")
     expected = math.prod(shape) * (1 if dtype.real.hasobject else dtype.real.itemsize)
     if not isinstance(values, list if dtype.real.hasobject else bytes | bytearray) or len(values) != expected:
-        raise Refused(f"the values of an array do not fit its shape {str(shape)[:40]}")
+        raise Refused(f"the values of an array do not fit its shape {shown(shape)}")
     if max(shape, default=0) > max(len(values), LONGEST_EMPTY):
-        raise Refused(f"it has an empty array of shape {str(shape)[:40]}")
+        raise Refused(f"it has an empty array of shape {shown(shape)}")
     budget.spend(len(values))
     return shape, dtype.real, bool(is_fortran), bytes(values) if isinstance(values, bytearray) else values
 
@@ -205,7 +211,7 @@ def tensors(budget: Budget) -> Names:
         if not isinstance(values, torch.storage.TypedStorage) or len(size) != len(stride):
             raise Refused("it has a tensor without values, sizes and strides")
         if not all(isinstance(n, int) and n >= 0 for n in numbers):
-            raise Refused(f"it has a tensor of sizes {str(size)[:40]} and strides {str(stride)[:40]}")
+            raise Refused(f"it has a tensor of sizes {shown(size)} and strides {shown(stride)}")
         held = values._size()
         last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
         if (
@@ -213,7 +219,7 @@ def tensors(budget: Budget) -> Names:
             or max(size, default=0) > max(held, 1)
             or (math.prod(size) and last >= held)
         ):
-            raise Refused(f"it has a tensor of sizes {str(size)[:40]} out of {held} values")
+            raise Refused(f"it has a tensor of sizes {shown(size)} out of {held} values")
         return _rebuild_tensor(values, offset, tuple(size), tuple(stride))
 
     return {
@@ -290,7 +296,7 @@ def unpickle(content: bytes, allowed: Allowed, where: str) -> Any:
 
     def latin1(text: Any, encoding: Any) -> bytes:
         if encoding != "latin1" or not isinstance(text, str):
-            raise Refused(f"it holds bytes in {str(encoding)[:40]!r}, expected latin1")
+            raise Refused(f"it holds bytes in {shown(encoding)}, expected latin1")
         budget.spend(len(text))
         return text.encode("latin1")
 

@@ -10,6 +10,8 @@ from physml.base.errors import DataError
 from physml.data.files.limits import read_bytes
 
 SEPARATORS = (";", "\t", ",")
+THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+")  # or a comma for the point of decimals
+QUOTED = re.compile(r'(?<![^;,\s])"[^"]*"')  # from the start of a cell on
 MISSING = ("", "?", "na", "n/a", "nan", "null", "none")
 
 
@@ -17,8 +19,8 @@ def table(path: Path, *, gaps: bool = False) -> np.ndarray:
     """The numbers of a file, (N, K) float64, with or without a line of names above them.
 
     Values are separated by semicolons, tabs, commas or blanks, whichever the first line of numbers has; a
-    comma may stand for the point of decimals where it separates nothing. Lines that are empty or start with
-    `#` are left out.
+    comma may stand for the point of decimals where it separates nothing, as in quotes. Lines that are empty
+    or start with `#` are left out.
 
     gaps: missing values, such as an empty one, `?` or `NaN`, are NaN; else they are refused.
 
@@ -42,6 +44,12 @@ def table(path: Path, *, gaps: bool = False) -> np.ndarray:
                 f"{path}, line {number}: {len(cells)} columns, expected {width} as in the first line, "
                 f"separated by {separator or ' '!r}. Correct that line."
             )
+        for k, cell in enumerate(cells):
+            if separator == "," and THOUSANDS.fullmatch(cell):
+                raise DataError(
+                    f"{_place(path, number, k, names)}: the comma of {cell[:40]!r} may be of thousands or of "
+                    "decimals. Write decimals with a point, and thousands without a mark."
+                )
         rows.append([_value(v, _place(path, number, k, names), gaps) for k, v in enumerate(cells)])
     return np.array(rows)
 
@@ -57,12 +65,17 @@ def _text(path: Path) -> str:
 
 
 def _separator(line: str) -> str | None:
-    """None: blanks."""
-    return next((separator for separator in SEPARATORS if separator in line), None)
+    """The one outside of quotes. None: blanks, which may have decimals with a comma between them."""
+    outside = QUOTED.sub("", line)
+    separator = next((separator for separator in SEPARATORS if separator in outside), None)
+    cells = outside.split()
+    decimals = len(cells) > 1 and all(_number(c) is not None or c.lower() in MISSING for c in cells)
+    return None if separator == "," and decimals else separator
 
 
 def _cells(line: str, separator: str | None) -> list[str]:
-    return [cell.strip().strip('"') for cell in line.split(separator)]
+    masked = QUOTED.sub(lambda quoted: quoted[0].replace(separator or " ", "\0"), line)
+    return [cell.replace("\0", separator or " ").strip().strip('"') for cell in masked.split(separator)]
 
 
 def _is_header(line: str, separator: str | None) -> bool:

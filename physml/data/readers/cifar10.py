@@ -9,7 +9,7 @@ import numpy as np
 
 from physml.data.datasets import Arrays, DataSet, Files
 from physml.data.files.limits import WrongFile
-from physml.data.files.safe_pickle import arrays, unpickle
+from physml.data.files.safe_pickle import arrays, shown, unpickle
 from physml.data.readers.fixtures import write_tar
 
 ARCHIVE = "cifar-10-python.tar.gz"
@@ -58,9 +58,9 @@ def _entry(files: Files, where: str, name: str, content: bytes) -> dict[str, Any
         raise WrongFile(f"{where}: expected {IMAGES} images of 3072 bytes; got {data.shape}.")
     if not isinstance(labels, list) or len(labels) != len(data):
         raise WrongFile(f"{where}: expected a list of {len(data)} labels.")
-    wrong = [y for y in labels if not isinstance(y, int) or not 0 <= y < len(CLASSES)]
-    if wrong:
-        raise WrongFile(f"{where}: labels must be 0..9; got {wrong[0]!r}.")
+    for i, y in enumerate(labels):
+        if not isinstance(y, int) or not 0 <= y < len(CLASSES):
+            raise WrongFile(f"{where}: labels must be 0..9; that of image {i} is {shown(y)}.")
     return {**entry, "data": np.asarray(data)}
 
 

@@ -78,13 +78,14 @@ def _signal(tree: Tree, part: str, channel: str) -> np.ndarray:
     rows = []
     for i, line in enumerate(_lines(tree, name), 1):
         try:
-            row = np.array(line.split(), np.float64)
+            with np.errstate(over="ignore"):
+                row = np.array(line.split(), np.float64).astype(np.float32)
         except ValueError as error:
             raise WrongFile(f"{tree.path}: {name}, line {i}: {error}.") from error
         if len(row) != T or not np.isfinite(row).all():
             what = f"{len(row)} numbers" if len(row) != T else "a number that is not finite"
             raise WrongFile(f"{tree.path}: {name}, line {i}: expected {T} numbers; got {what}.")
-        rows.append(row.astype(np.float32))
+        rows.append(row)
     return np.stack(rows)
 
 

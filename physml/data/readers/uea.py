@@ -27,7 +27,7 @@ def data_set(name: str) -> DataSet:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}", name):
         raise InputError(f"name must be that of a set of the archives, such as BasicMotions; got {name!r}.")
     read, fixture = partial(_read, name), partial(_fixture, name)
-    return DataSet(f"uea_{name}", 2, read, fixture, about=_about(name), remedy=REMEDY)
+    return DataSet(f"uea_{name}", 3, read, fixture, about=_about(name), remedy=REMEDY)
 
 
 def _file(name: str, part: str) -> str:
@@ -62,8 +62,8 @@ def _shipped(name: str, file: str) -> Path | None:
 
 def _read(name: str, files: Files) -> Arrays:
     """x_<part> (N, T, D) float32, NaN where a value is missing, padded at the end with 0; n_<part> (N,), true
-    lengths; line_<part> (N,), of the file; y_<part> (N,) int64, positions among the classes of train in the
-    order of the header; n_classes ().
+    lengths; line_<part> (N,), of the file; y_<part> (N,) int64, positions in `labels`; labels, the classes of
+    train in the order of the header.
     """
     cases = {}
     for part in PARTS:
@@ -72,7 +72,7 @@ def _read(name: str, files: Files) -> Arrays:
         _check(name, path, cases[part], cases["train"])
     labels = {part: [part_cases.labels[i] for i in part_cases.y] for part, part_cases in cases.items()}
     classes, order = coded(labels, name, cases["train"].labels)
-    arrays: Arrays = {"n_classes": np.array(len(order))}
+    arrays: Arrays = {"labels": np.array(order)}
     for part, part_cases in cases.items():
         lengths = np.array([len(case) for case in part_cases.x], np.int64)
         x = np.zeros((len(part_cases.x), lengths.max(), part_cases.x[0].shape[1]), np.float32)
