@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from physml.base import opened
-from physml.base.errors import ConfigError
+from physml.base.errors import ConfigError, PhysmlError
 from physml.base.paths import display_path, work_root
 from physml.cli.console import Line, aligned, terminal_width
 from physml.cli.options import add_options, smoke_roots
@@ -45,7 +45,7 @@ def add(commands: Any) -> None:
     retry.add_argument("ids", **NAMES)
     for command, act in ((status, _status), (logs, _logs), (failed, _failed), (retry, _retry)):
         add_options(command, COMMON)
-        command.set_defaults(command=functools.partial(_in_roots, act))
+        command.set_defaults(command=functools.partial(_in_roots, act), broken=False)
 
 
 def _in_roots(act: "Callable[[argparse.Namespace], int]", options: argparse.Namespace) -> int:
@@ -73,6 +73,8 @@ def _started() -> "list[Planned]":
             planned += planning.plan([spec])
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             print(f"{display_path(path)} cannot be read, and is left out")
+        except PhysmlError as error:  # such as a damaged record
+            print(f"{display_path(path.parent)} is left out: {error}")
     return planned
 
 
@@ -103,7 +105,11 @@ def _planned(name: str, options: argparse.Namespace) -> "list[Planned]":
         table = table_spec.load_table(path)
         runs = (table.with_seeds(seeds) if seeds else table).runs
     how = RunOptions(smoke=options.smoke, device=options.device, verify=options.verify)
-    return list(RequestedRuns(runs, how, name).plan().values())
+    requested = RequestedRuns(runs, how, name)
+    planned = list(requested.plan().values())
+    requested.tell_broken()
+    options.broken |= bool(requested.broken)
+    return planned
 
 
 def _status(options: argparse.Namespace) -> int:
@@ -118,7 +124,7 @@ def _status(options: argparse.Namespace) -> int:
             _print(shown)
             going |= any(run.state not in ("done", "diverged", "blocked", "given up") for run in runs)
         if not (options.watch and going):
-            return 0
+            return 2 if options.broken else 0
         print(flush=True)
         time.sleep(options.every)
 
@@ -142,7 +148,7 @@ def _logs(options: argparse.Namespace) -> int:
                 print("\n".join(f"  {line}" for line in lines[-options.lines :]))
     if not any_output:
         print("No worker has printed anything: nothing was started, or it ran in the foreground.")
-    return 0
+    return 2 if options.broken else 0
 
 
 def _failed(options: argparse.Namespace) -> int:
@@ -155,7 +161,7 @@ def _failed(options: argparse.Namespace) -> int:
         print(f"{run.spec.label}: output in {display_path(run.spec.output_file)}")
     if not lacking:
         print("No run has failed.")
-    return 1 if lacking else 0
+    return 2 if options.broken else 1 if lacking else 0
 
 
 def _retry(options: argparse.Namespace) -> int:
@@ -169,4 +175,4 @@ def _retry(options: argparse.Namespace) -> int:
                 print(f"{run.spec.label}: the next pilot starts it")
     if not count:
         print("Nothing was given up or failed in vain.")
-    return 0
+    return 2 if options.broken else 0

@@ -106,13 +106,7 @@ def facts_of(path: Path, about: About, run: object) -> Facts:
     own = _record(path, run)
     if own is None or not own.get("path"):
         return Facts(about, own, [own] if own else [])
-    folder = Path(own["path"]).parent
-    roots = [root / "runs" for root in results_roots()]
-    inside = next((root for root in roots if root in folder.parents), None)
-    if inside is None:
-        records = [record.read(file) for file in record.run_paths(folder)]
-    else:
-        records = record.records(str(folder.relative_to(inside)))
+    records = record.records_beside(Path(own["path"]))
     same = [r for r in records if r["identity"] == own["identity"] and r["status"] == "finished"]
     return Facts(about, own, same or [own])
 

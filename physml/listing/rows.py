@@ -94,8 +94,8 @@ def side_of(name: str) -> Side:
     """
     if name.endswith(".json"):
         chosen = record.read(Path(name))
-        beside = [record.read(path) for path in record.run_paths(Path(name).parent)]
         label = f"{chosen['experiment']} {chosen['identity']}"
+        beside = record.records_beside(Path(name))
         return Side(label, _runs(chosen["experiment"], chosen["identity"], beside))
     if name.endswith(YAML) and (path := expanded(name)).is_file() and "columns" in read_yaml(path):
         raise ConfigError(f"{name} is a table. Compare two of its rows: physml compare A B --table {name}.")

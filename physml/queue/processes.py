@@ -180,7 +180,8 @@ class Forked:
         if self.code is None and not self.server_died:
             self.code = self.process.exitcode
         elif self.code is None and not is_alive(self.pid):
-            self.code = {"done": 0, "stopped": 75}.get(state_of(self.spec), 1)
+            forced = (self.spec.work_folder / "forced").exists()  # the record is that of an earlier run
+            self.code = {"done": 0, "stopped": 75}.get("stopped" if forced else state_of(self.spec), 1)
         return self.code
 
     def wait(self) -> int:

@@ -24,6 +24,7 @@ from physml.queue.processes import (
     start_worker,
     threads,
 )
+from physml.queue.worker import BUSY
 from physml.records.costs import Cost
 from physml.run.live import Live
 from physml.run.progress import many
@@ -257,7 +258,9 @@ class Scheduler:
             del self.running[label]
             if self.stopping and code == -signal.SIGTERM:
                 code = 75  # so early that it had nothing to save
-            if self._ended(spec, code):
+            if code == BUSY:
+                self._leave(Planned(spec, "running"))
+            elif self._ended(spec, code):
                 more = f"; {self.ended(spec)}" if self.ended else ""
                 self.view.note(f"{self.view.named(spec.label)}: {why(spec, code)}{more}")
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from physml.base import doing, files, opened
-from physml.base.errors import PhysmlError
+from physml.base.errors import Busy, PhysmlError
 from physml.run import live
 from physml.run.perform import perform
 from physml.run.progress import FileReporter
@@ -24,6 +24,7 @@ from physml.run.spec import RunSpec
 
 STEPS = 6  # after one that warms up
 BATCHES = 3  # of each part that is evaluated
+BUSY = 3  # exit code where another process works on the run, or has begun to
 LONGEST_S = 20.0  # no further step or batch is measured after it, but one
 
 
@@ -37,7 +38,7 @@ def main(arguments: list[str]) -> int:
     content = opened.read_bytes(Path(file))
     if more[:1] == ["--sha256"] and hashlib.sha256(content).hexdigest() != more[1]:
         print(f"error: {file} was changed by another process. Start the command again.", file=sys.stderr)
-        return 2
+        return BUSY
     options = json.loads(content)
     spec = RunSpec.from_json(options["spec"])
     report = FileReporter(spec.work_folder / live.NAME)
@@ -52,7 +53,7 @@ def main(arguments: list[str]) -> int:
         record = perform(spec, report, force=options["force"], tables=options["tables"])
     except PhysmlError as error:
         print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
+        return BUSY if isinstance(error, Busy) else error.exit_code
     return 0 if record["status"] == "finished" else 1
 
 

@@ -270,7 +270,8 @@ def records(
     places: Collection[tuple[int, int]] | None = None,
     noting: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> list[Record]:
-    """The records of an experiment in all results roots; the first root wins. Each gets a `path`.
+    """The records of an experiment in all results roots; the first root wins, but a failure hides no result
+    of a later one. Each gets a `path`.
 
     places: pairs of split and seed; None: all. noting: a context in which each is read, so that one that is
     damaged may leave the others.
@@ -278,10 +279,24 @@ def records(
     by_name: dict[str, Record] = {}
     for root in results_roots() if roots is None else roots:
         for path in run_paths(root / "runs" / folder):
-            if path.name not in by_name and (places is None or _split_and_seed(path) in places):
+            earlier = by_name.get(path.name)
+            if earlier and earlier["status"] != "failed":
+                continue
+            if places is None or _split_and_seed(path) in places:
                 with noting():
-                    by_name[path.name] = {**read(path), "path": str(path)}
+                    new: Record = {**read(path), "path": str(path)}
+                    by_name[path.name] = earlier if earlier and new["status"] == "failed" else new
     return list(by_name.values())
+
+
+def records_beside(path: Path) -> list[Record]:
+    """The records of the folder of a record; of one in a results root, those of all roots."""
+    folder = path.absolute().parent
+    roots = [root / "runs" for root in results_roots()]
+    inside = next((root for root in roots if root in folder.parents), None)
+    if inside:
+        return records(str(folder.relative_to(inside)))
+    return [read(beside) for beside in run_paths(folder)]
 
 
 def _split_and_seed(path: Path) -> tuple[int, int] | None:

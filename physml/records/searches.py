@@ -112,7 +112,9 @@ def state_text(ident: str) -> str:
     best = best_trial(content)
     ends = Counter(trial["status"] for trial in trials)
     under_way = sum(ends[status] for status in ("missing", "waiting", "running"))
-    done = f"{len(trials) - under_way} of {max(planned, len(trials))} trials" if under_way else "done"
+    done = "done"
+    if under_way or not is_done(ident):  # else it was stopped before it drew its next trials
+        done = f"{len(trials) - under_way} of {max(planned, len(trials))} trials"
     if content["design"] == "random":
         done += f" in an earlier form, {len(trials)} trials"
     metric = f"valid/{content['search']['metric']}"

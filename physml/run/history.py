@@ -23,7 +23,7 @@ NAME = "attempts.json"
 @contextlib.contextmanager
 def counted(folder: Path) -> Iterator[None]:
     """One attempt at the run of a work folder, whose lock we hold."""
-    content = {"in_vain": in_vain(folder) + 1, "host": host(), "began": now()}
+    content = {"in_vain": in_vain(folder) + 1, "host": host(), "began": now(), "checkpoint": _newest(folder)}
     with contextlib.suppress(OSError):  # a full disk must not stop a run because of this
         files.write_json(folder / NAME, content)
     try:
@@ -53,13 +53,18 @@ def last(folder: Path) -> dict[str, Any]:
 
 def in_vain(folder: Path) -> int:
     """Attempts in vain so far, the one that runs now among them."""
-    count = last(folder).get("in_vain", 0)
-    if not isinstance(count, int):
+    attempt = last(folder)
+    count = attempt.get("in_vain", 0)
+    if not isinstance(count, int) or _newest(folder) not in (None, attempt.get("checkpoint")):
         return 0
-    with contextlib.suppress(OSError):
-        if (folder / checkpoint.NAMES[0]).stat().st_mtime > (folder / NAME).stat().st_mtime:
-            return 0
     return count
+
+
+def _newest(folder: Path) -> int | None:
+    """The time of the last checkpoint, which tells it from others: clocks may be wrong."""
+    with contextlib.suppress(OSError):
+        return (folder / checkpoint.NAMES[0]).stat().st_mtime_ns
+    return None
 
 
 def given_up(spec: RunSpec) -> bool:

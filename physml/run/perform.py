@@ -16,7 +16,7 @@ from physml.config.identity import payload
 from physml.data.datasets import UNVERIFIED
 from physml.records import record
 from physml.records.schema import Record
-from physml.run import history, live
+from physml.run import history, live, weights
 from physml.run.attempt import DONE, Attempt
 from physml.run.spec import RunSpec
 from physml.run.trackers.upload import show_again
@@ -28,8 +28,10 @@ from physml.training.reporter import Reporter
 def existing(spec: RunSpec) -> Record | None:
     """The record of exactly this run, if it is there. Refuses a hash that two different configs share.
 
+    The first results root wins, but a failure hides no result of a later one.
     A record of data that nothing verified counts only where `data.verify=off` asks for no more.
     """
+    failed: Record | None = None
     for root in results_roots():
         path = root / spec.place.relative
         if record.exists(path):
@@ -41,8 +43,10 @@ def existing(spec: RunSpec) -> Record | None:
                 )
             unverified = recorded.get("data", {}).get("kind") == UNVERIFIED
             if not unverified or spec.config["data"]["verify"] == "off":
-                return recorded
-    return None
+                if recorded["status"] in DONE:
+                    return recorded
+                failed = failed or recorded
+    return failed
 
 
 def perform(
@@ -55,7 +59,7 @@ def perform(
     """
     interrupt = Interrupt()
     with interrupt.listening(), held(spec.work_folder) as lock:
-        for name in (checkpoint.NAMES[0], live.NAME, "curves.png"):
+        for name in (checkpoint.NAMES[0], live.NAME, "curves.png", weights.NAME):
             files.sweep(spec.work_folder / name)
         done = existing(spec)  # looked up under the lock: another process may have just ended it
         forced = spec.work_folder / "forced"  # so that a forced run that is stopped goes on next time

@@ -63,8 +63,8 @@ def trained_again(spec: RunSpec, report: Reporter) -> Record:
 
 
 def seeds_of(recorded: Record) -> list[Record]:
-    """The finished runs of the setting on the split of a record, beside it."""
-    beside = [record.read(path) for path in record.run_paths(Path(recorded["path"]).parent)]
+    """The finished runs of the setting on the split of a record."""
+    beside = record.records_beside(Path(recorded["path"]))
     same = [
         run for run in beside if run["identity"] == recorded["identity"] and run["split"] == recorded["split"]
     ]

@@ -148,7 +148,7 @@ def _tpe(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         sampler = optuna.samplers.TPESampler(
-            seed=seed + share, multivariate=True, constant_liar=True, n_startup_trials=1
+            seed=(seed + share) % 2**32, multivariate=True, constant_liar=True, n_startup_trials=1
         )
     chosen = combinations(space)[share]
     free = {key: _dimension(space, key) for key in space if key not in chosen}

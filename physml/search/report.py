@@ -97,7 +97,10 @@ def _final(content: Content) -> str:
 def _bounds(content: Content) -> str:
     """The best values that are on a bound at the end, and what was widened before."""
     moved = [
-        _bound(bound) for drawn in content["rounds"][:-1] for bound in drawn["bounds"] if bound["widened"]
+        _bound(bound)
+        for drawn in content["rounds"][:-1]
+        for bound in drawn["bounds"]
+        if bound["widened"] is not None
     ]
     at_end = [_bound(bound) for bound in content["rounds"][-1]["bounds"]]
     text = f"Best value on a bound: {'; '.join(at_end)}." if at_end else "No best value is on a bound."

@@ -121,7 +121,11 @@ def _differs(old: Any, new: Any) -> bool:
     """True if a kept trial cannot become what the records say."""
     means = {step: new.intermediate_values.get(step) for step in old.intermediate_values}
     ended = old.state.is_finished() and (old.state, old.values) != (new.state, new.values)
-    return ended or (old.params, old.intermediate_values) != (new.params, means)
+    kept, records = (
+        (trial.params, trial.distributions, values)
+        for trial, values in ((old, old.intermediate_values), (new, means))
+    )
+    return ended or kept != records
 
 
 # ---------------------------------------------------------------------------- storages

@@ -146,6 +146,7 @@ class Trainer:
         After it, the network has the averaged weights, where `trainer.average` has made any.
         """
         self.net.train()
+        trained_before = self.done
         try:
             while not self.done:
                 self.stop.raise_if_requested()
@@ -157,7 +158,8 @@ class Trainer:
         except Preempted:
             self._save()
             raise
-        self._save()
+        if not trained_before:  # a newer checkpoint says that this attempt came on
+            self._save()
         if self.average:
             self.average.put(self.net)
 
@@ -275,7 +277,8 @@ class Trainer:
         if self.scores_test and (self.selector.needs_test or for_curve):
             row |= named("test", self.metrics("test", epoch))
         for measure in self.measures:
-            row |= measure.measure(self.net, self.task, self.device)
+            columns = measure.measure(self.net, self.task, self.device).items()
+            row |= {name: float(value) for name, value in columns}  # a checkpoint holds no number of NumPy
         wall, cpu = _clocks()
         self.eval_s += wall - began[0]
         self.eval_cpu_s += cpu - began[1]
@@ -335,6 +338,7 @@ class Trainer:
             "cuda_rng": torch.cuda.get_rng_state(self.device) if self.device.startswith("cuda") else None,
             "loss_sum": float(self.loss_sum),
             **{name: getattr(self, name) for name in PLAIN_STATE},
+            "step_metrics": {name: float(value) for name, value in self.step_metrics.items()},
         }
 
     def _parts_with_state(self) -> list[tuple[str, Any]]:

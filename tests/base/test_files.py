@@ -45,7 +45,7 @@ def test_a_writer_killed_in_the_middle_leaves_the_old_file_or_none(old, named, t
 def test_a_run_removes_what_a_killed_one_has_left():
     spec = h.spec_of(h.odd())
     spec.work_folder.mkdir(parents=True, exist_ok=True)
-    for name in ("progress.json", "curves.png"):
+    for name in ("progress.json", "curves.png", "model.safetensors"):
         (spec.work_folder / f".{name}.x.tmp").touch()
     h.make(spec)
     assert not list(spec.work_folder.glob(".*.tmp"))

@@ -191,6 +191,7 @@ def test_every_experiment_is_sound_at_full_size_and_says_where_it_comes_from(pap
     assert experiments
     for name in experiments:
         config, _ = checked(config_of(f"experiment={name}"))
+        checked(config_of(f"experiment={name}", "profile=smoke"))  # as `physml table ID --smoke` has it
         kind = config["provenance"]["kind"]
         assert kind in ("paper", "official-code", "searched-here", "own"), name
         assert config["provenance"]["source"], name

@@ -98,6 +98,16 @@ def test_a_run_that_was_given_up_is_not_waited_for():
     assert watched(Fake(), planning.plan([spec])).codes == {spec.label: 1}
 
 
+def test_a_run_that_was_killed_each_time_and_left_no_record_is_not_waited_for(capsys):
+    spec = h.spec_of(h.odd())
+    spec.work_folder.mkdir(parents=True)
+    (spec.work_folder / history.NAME).write_text('{"in_vain": 3}')
+    spec.output_file.write_text("Killed\n")
+    outcome = watched(Fake(), planning.plan([spec]))
+    assert outcome.codes == {spec.label: 1} and outcome.exit_code == 1
+    assert "given up: Killed" in capsys.readouterr().err
+
+
 def test_ctrl_c_and_detach_leave_the_pilots_alone(monkeypatch):
     specs = h.specs_of(h.odd("seed=0"))
     with pytest.raises(Preempted, match="submitted; physml status shows") as error:
@@ -159,6 +169,21 @@ def test_a_controller_that_is_silent_does_not_end_a_job(says, alive, tmp_path, m
     program(tmp_path / "squeue", f"echo 'slurm_load_jobs error: {says}' >&2; exit 1")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     assert slurm.SlurmJob("101").alive() == alive
+
+
+def test_a_controller_that_stays_silent_ends_the_wait(tmp_path, monkeypatch, capsys):
+    program(tmp_path / "squeue", "echo 'Unable to contact slurm controller' >&2; exit 1")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    job = slurm.SlurmJob("101")
+    assert [job.alive(), job.alive()] == [1, 1]
+    assert capsys.readouterr().err.count("Unable to contact slurm controller; it is asked again") == 1
+    program(tmp_path / "squeue", "echo RUNNING")
+    assert job.alive() == 1 and job.silent_since is None
+    program(tmp_path / "squeue", "echo 'Unable to contact slurm controller' >&2; exit 1")
+    assert job.alive() == 1
+    monkeypatch.setattr(slurm, "PATIENCE_S", -1.0)
+    with pytest.raises(RunFailed, match=r"Unable to contact .*Slurm job 101; .*physml status shows"):
+        job.alive()
 
 
 def options_of(text):

@@ -1,5 +1,6 @@
 """Pilots: each run once, held ones are waited for, those of the dead taken over, hopeless ones given up."""
 
+import os
 import threading
 import time
 
@@ -131,6 +132,32 @@ def test_a_run_that_comes_on_is_never_given_up(tmp_path):
         (tmp_path / history.NAME).write_text(damaged)
         (tmp_path / checkpoint.NAMES[0]).unlink(missing_ok=True)
         assert history.in_vain(tmp_path) == 0
+
+
+def test_the_clock_of_a_checkpoint_does_not_matter(tmp_path):
+    (tmp_path / checkpoint.NAMES[0]).touch()
+    os.utime(tmp_path / checkpoint.NAMES[0], (time.time() + 3600,) * 2)
+    for count in (1, 2):
+        with pytest.raises(MemoryError), history.counted(tmp_path):
+            raise MemoryError
+        assert history.in_vain(tmp_path) == count
+    (tmp_path / checkpoint.NAMES[0]).touch()  # written with the right clock
+    assert history.in_vain(tmp_path) == 0
+
+
+def test_a_run_that_is_killed_in_its_last_scores_is_given_up(monkeypatch):
+    """Each attempt finds it trained: it comes on once."""
+    spec = h.spec_of(h.odd())
+
+    def killed(trainer, status):
+        raise SystemExit
+
+    monkeypatch.setattr("physml.run.record.final_scores", killed)
+    for count in (0, 1, 2, 3):
+        with pytest.raises(SystemExit):
+            h.make(spec)
+        assert history.in_vain(spec.work_folder) == count and checkpoint.exists(spec.work_folder)
+    assert history.given_up(spec)
 
 
 def test_a_result_ends_the_count(forked):

@@ -150,6 +150,9 @@ def test_without_a_server_runs_are_fresh_processes(monkeypatch, tmp_path):
     assert sys.modules["__main__"] is main
 
 
+SPEC = types.SimpleNamespace(work_folder=Path("no such folder"))
+
+
 def fork_with(*exit_codes):
     """A fork of which multiprocessing reports these exit codes, then the last for ever."""
     codes = list(exit_codes)
@@ -164,7 +167,7 @@ def fork_with(*exit_codes):
         def join(self):
             pass
 
-    return processes.Forked(Process(), "a spec")
+    return processes.Forked(Process(), SPEC)
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 75, -9])
@@ -178,8 +181,17 @@ def test_the_exit_code_of_a_run_whose_server_died_comes_from_its_files(monkeypat
     monkeypatch.setattr(processes, "is_alive", lambda pid: True)
     assert fork.poll() is None and fork.poll() is None
     monkeypatch.setattr(processes, "is_alive", lambda pid: False)
-    monkeypatch.setattr(processes, "state_of", {"a spec": "stopped"}.get)
+    monkeypatch.setattr(processes, "state_of", lambda spec: "stopped")
     assert fork.poll() == 75 == fork.wait()
+
+
+def test_a_forced_run_whose_server_died_is_not_done_by_its_earlier_record(monkeypatch, tmp_path):
+    monkeypatch.setattr(processes, "is_alive", lambda pid: False)
+    monkeypatch.setattr(processes, "state_of", lambda spec: "done")
+    assert fork_with(processes.SERVER_DIED).wait() == 0
+    (tmp_path / "forced").touch()
+    monkeypatch.setattr(SPEC, "work_folder", tmp_path)
+    assert fork_with(processes.SERVER_DIED).wait() == 75
 
 
 def test_a_pause_is_one_even_beside_a_server_that_died(monkeypatch):

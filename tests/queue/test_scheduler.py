@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 
@@ -293,6 +294,28 @@ def test_a_run_begun_elsewhere_since_the_plan_is_passed_over(forked):
     outcome = scheduler.carry_out(planned, jobs=2)
     assert outcome.elsewhere == [specs[0].label] and outcome.codes == {specs[1].label: 0}
     assert other.wait() == 0
+
+
+@pytest.mark.parametrize("sooner", ["lock", "file"])
+def test_a_run_that_two_commands_begin_at_once_breaks_neither(sooner, forked, monkeypatch):
+    """The other one has its lock, or has only written its own spec.json for a table of its own."""
+    spec = h.spec_of(h.odd(**SLOW))
+    planned, popen = planning.plan([spec]), subprocess.Popen
+    if sooner == "lock":
+        other = h.start_holding(spec)
+        monkeypatch.setattr(scheduler, "is_held", lambda _: False)
+    else:
+
+        def late(*arguments, **options):
+            with (spec.work_folder / "spec.json").open("a") as file:
+                file.write(" ")
+            return popen(*arguments, **options)
+
+        monkeypatch.setattr(subprocess, "Popen", late)
+    outcome = scheduler.carry_out(planned, jobs=1)
+    assert outcome.elsewhere == [spec.label] and outcome.codes == {} and len(forked) == 1
+    if sooner == "lock":
+        assert other.wait() == 0
 
 
 def test_an_error_of_the_launcher_leaves_nothing_running(forked, monkeypatch):

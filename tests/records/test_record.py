@@ -51,6 +51,23 @@ def change(path: Path, **changes: Any) -> None:
     path.write_text(json.dumps(content))
 
 
+def test_a_failure_hides_no_result_of_a_later_results_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roots = [tmp_path / "own", tmp_path / "checkout"]
+    monkeypatch.setattr(record, "results_roots", lambda: roots)
+    for root, ends in zip(roots, ({3: "failed", 4: "failed"}, {3: "finished", 5: "finished"}), strict=True):
+        for seed, status in ends.items():
+            record.write(path_of(root / "runs/t/a", seed), made(seed=seed, status=status))
+    ends = {run["seed"]: run["status"] for run in record.records("t/a")}
+    assert ends == {3: "finished", 4: "failed", 5: "finished"}
+    # The runs beside one of a results folder are those of all of them.
+    beside = record.records_beside(path_of(roots[0] / "runs/t/a"))
+    assert {run["seed"] for run in beside} == {3, 4, 5}
+    (tmp_path / "own").rename(tmp_path / "sent")
+    assert len(record.records_beside(path_of(tmp_path / "sent/runs/t/a"))) == 2
+
+
 def test_a_changed_digit_is_noticed(tmp_path: Path) -> None:
     path = path_of(tmp_path)
     record.write(path, made())

@@ -6,8 +6,10 @@ import torch
 
 from physml.base.errors import ConfigError, DataError
 from physml.cli import main
-from physml.records.record import read
+from physml.records.record import read, write
+from physml.run import perform
 from physml.run.attempt import explained
+from physml.run.state import state_of
 
 
 def run(overrides, *flags):
@@ -76,6 +78,17 @@ def test_out_of_memory_is_a_status_and_is_tried_again(monkeypatch, capsys):
         assert run(overrides) == 0
     assert record(overrides)["status"] == "finished"
     assert run(overrides) == 0  # done
+
+
+def test_a_failure_hides_no_result_of_another_results_folder(monkeypatch, roots):
+    spec = h.spec_of(h.odd())
+    h.make(spec)
+    monkeypatch.setattr(perform, "results_roots", lambda: [roots / "own", roots / "results"])
+    monkeypatch.setenv("PHYSML_RESULTS", str(roots / "own"))
+    write(spec.record_path, {**read(roots / "results" / spec.place.relative), "status": "failed"})
+    assert perform.existing(spec)["status"] == "finished" and state_of(spec) == "done"
+    (roots / "results" / spec.place.relative).unlink()
+    assert perform.existing(spec)["status"] == "failed"
 
 
 @pytest.mark.parametrize(

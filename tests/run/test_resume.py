@@ -6,6 +6,7 @@ import signal
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import run_harness as h
 import torch
@@ -270,6 +271,21 @@ def test_a_forced_run_that_is_stopped_goes_on(tmp_path):
     assert again.wait() == 0 and "continuing at step" in again.text()
     assert h.numbers(h.make(spec)) == h.numbers(first)
     assert not (spec.work_folder / "forced").exists()
+
+
+def test_numbers_of_numpy_do_not_spoil_a_checkpoint(tmp_path):
+    """Those of measures and of training steps, which classes of the user may return."""
+
+    class Measure:
+        def measure(self, net, task, device):
+            return {"mine/x": np.float64(0.5)}
+
+    spec = h.spec_of(h.odd())
+    trainer = h.odd_trainer(spec, save=lambda state: checkpoint.save(tmp_path, state | {"identity": "x"}))
+    trainer.measures = [Measure()]
+    trainer.training.train_step_metrics = lambda output, batch: {"own": np.float64(0.25)}
+    trainer.fit()
+    assert checkpoint.load(tmp_path, "x")["rows"][-1]["mine/x"] == 0.5
 
 
 def test_a_checkpoint_of_other_code_is_refused_with_what_to_do():

@@ -91,6 +91,14 @@ def test_tpe_draws_near_good_points_and_leaves_no_category_out():
         assert later.count(None) <= first.count(None)
 
 
+def test_tpe_takes_a_seed_of_any_size():
+    """Rounds and shares are added to the seed of a search, of which NumPy takes 32 bits."""
+    space = {"a": {"low": 0.0, "high": 1.0}, "b": {"low": 0.0, "high": 1.0}}
+    earlier = [({"a": i / 20, "b": i / 30}, float(i)) for i in range(12)]
+    drawn = [estimated(space, earlier, 2, seed, "lower") for seed in (2**32 - 1, 2**32 + 1_000_000)]
+    assert [len(points) for points in drawn] == [2, 2] and drawn[0] != drawn[1]
+
+
 def test_each_category_has_its_share_of_the_second_stage():
     points = [{"a": {"low": 0}, "init": "joint" if i < 8 else "separate"} for i in range(12)]
     space = {"init": ["joint", "separate"]}

@@ -1,5 +1,6 @@
 """A search: the best go on, bounds are widened twice at most, and a stop changes nothing."""
 
+import dataclasses
 import functools
 import json
 import math
@@ -29,6 +30,7 @@ from physml.records.searches import state_text
 from physml.report.figure import spec as figure_spec
 from physml.report.stats.verdict import settings_of
 from physml.search import plan as search_plan
+from physml.search import report
 from physml.search import space as search_space
 from physml.search import spec as search
 from physml.search import staged as staged_search
@@ -230,6 +232,13 @@ def test_a_bound_moves_out_by_a_third_of_its_range_and_not_past_a_hard_one():
     assert widened(space, on_bound) == space
     moved = bounds(space, {"a": 0.99, "b": 2, "c": True})
     assert widened(space, moved)["a"] == {"low": 0.0, "high": 1.33, "hard": [0.0, None]}
+
+
+def test_a_bound_that_moved_to_zero_is_reported():
+    space = {"a": {"low": 0.2, "high": 1.0, "hard": [0.0, None]}}
+    (bound,) = bounds(space, {"a": 0.21})
+    text = report._bounds({"rounds": [{"bounds": [dataclasses.asdict(bound)]}, {"bounds": []}]})
+    assert text == "Widened: a 0.21 at the low bound 0.2, moved to 0. No best value is on a bound."
 
 
 def test_bounds_are_widened_twice_at_most(simulate, monkeypatch, capsys):

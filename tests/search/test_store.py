@@ -84,6 +84,17 @@ def test_records_win_over_a_study_that_disagrees(tmp_path, capsys):
         path.unlink()
 
 
+@pytest.mark.parametrize("key", [{"a": {"low": 1e-3, "high": 1.0}}, {"b": ["x", None, "y"]}])
+def test_a_space_that_was_changed_makes_the_study_again(key, tmp_path, capsys):
+    """Another scale or a choice more, of which Optuna would refuse trials beside the earlier ones."""
+    storage = f"sqlite:///{tmp_path}/x.db"
+    copied(storage)
+    changed = content([*ROWS, ("missing", [None], None)])
+    changed["rounds"][0]["space"] = SPACE | key
+    TrialStore("s", "lower", storage).update(changed)
+    assert "made again" in capsys.readouterr().out and len(study_of(storage).trials) == 5
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -9,7 +9,7 @@ from dataclasses import replace
 from physml.base.errors import ConfigError, Preempted
 from physml.queue.engines.job import Engine, Job, Submission, job_of
 from physml.queue.planning import Planned
-from physml.queue.scheduler import Batch, Outcome, made_by
+from physml.queue.scheduler import Batch, Outcome, last_words, made_by
 from physml.run import history
 from physml.run.live import Live
 from physml.run.progress import many
@@ -103,12 +103,14 @@ class Session:
                     state = state_of(spec)
                     if state == "running":
                         running[label] = Live.read(spec.work_folder)
-                    failed = state == "failed" and (history.given_up(spec) or not alive)
-                    if state in ("done", "diverged") or failed:
+                    ends = state in ("done", "diverged") or (state == "failed" and not alive)
+                    hopeless = state in ("failed", "stopped", "missing") and history.given_up(spec)
+                    if ends or hopeless:
                         del left[label]
                         outcome.codes[label] = 0 if state == "done" else 1
                         more = f"; {ended(spec)}" if ended else ""
-                        view.note(f"{label}: {'finished' if state == 'done' else state}{more}")
+                        words = f"given up: {last_words(spec)}" if hopeless else state
+                        view.note(f"{label}: {'finished' if state == 'done' else words}{more}")
                 view.show(running, len(outcome.codes))
                 if not alive:
                     break

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from physml.base.errors import ConfigError, RunFailed
 from physml.base.paths import display_path, work_root
 from physml.queue.engines.job import Job, Settings, Submission, folder_of_logs, read_settings
 
+PATIENCE_S = 600.0  # that squeue may fail in a row
 SIGNAL_S = 90  # before the end of a job: time for the checkpoints
 
 
@@ -49,11 +51,12 @@ class Slurm:
         return SlurmJob(ident.strip().split(";")[0])
 
 
-@dataclass(frozen=True)
+@dataclass
 class SlurmJob(Submission):
     """An array job, which goes on when the command ends."""
 
     ident: str
+    silent_since: float | None = None  # the time of the first failure of squeue in a row
 
     @property
     def text(self) -> str:
@@ -64,7 +67,15 @@ class SlurmJob(Submission):
         try:
             lines = _command("squeue", "--noheader", "--array", "--jobs", self.ident, "--format", "%T")
         except RunFailed as error:  # Slurm has forgotten it, or cannot be asked now
-            return 0 if "Invalid job id" in str(error) else 1
+            if "Invalid job id" in str(error):
+                return 0
+            if self.silent_since is None:
+                self.silent_since = time.monotonic()
+                print(f"{error}; it is asked again", file=sys.stderr)
+            if time.monotonic() - self.silent_since > PATIENCE_S:
+                raise RunFailed(f"{error}. {self.text}. physml status shows how far it is.") from error
+            return 1
+        self.silent_since = None
         return len(lines.split())
 
 
