@@ -45,20 +45,25 @@ def each(names: list[str], command: Callable[[str], int]) -> int:
 
 @contextlib.contextmanager
 def smoke_roots(smoke: bool) -> Iterator[None]:
-    """Under --smoke, results go to smoke/ in the folder that the user named, else to a temporary one."""
+    """Under --smoke, records and work go to smoke/ in the folders that the user named; without, records go to
+    a temporary folder. The pilots of a smoke run have such folders already.
+    """
     if not smoke:
         yield
         return
-    own = os.environ.get("PHYSML_RESULTS")
-    named = Path(own or tempfile.mkdtemp(prefix="physml-smoke-"))
-    folder = str(named / "smoke" if own and named.name != "smoke" else named)  # a pilot is in it already
-    os.environ["PHYSML_RESULTS"] = folder
+    before = dict(os.environ)
+    roots = {name: Path(before[name]) for name in ("PHYSML_RESULTS", "PHYSML_RUNS") if before.get(name)}
+    apart = {name: root if root.name == "smoke" else root / "smoke" for name, root in roots.items()}
+    results = apart.get("PHYSML_RESULTS") or Path(tempfile.mkdtemp(prefix="physml-smoke-"))
+    apart["PHYSML_RESULTS"] = results
+    os.environ |= {name: str(root) for name, root in apart.items()}
     try:
         yield
-        print(f"smoke results: {folder}", file=sys.stderr)
+        print(f"smoke results: {results}", file=sys.stderr)
     finally:
-        del os.environ["PHYSML_RESULTS"]
-        os.environ |= {"PHYSML_RESULTS": own} if own else {}
+        for name in apart:
+            del os.environ[name]
+        os.environ |= {name: str(root) for name, root in roots.items()}
 
 
 @contextlib.contextmanager

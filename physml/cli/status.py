@@ -70,7 +70,8 @@ def _started() -> "list[Planned]":
     for path in sorted(work_root().rglob("spec.json")):
         try:
             spec = RunSpec.from_json(opened.read_json(path)["spec"])
-            planned += planning.plan([spec])
+            if spec.work_folder == path.parent:  # else a smoke run, or a folder that was moved
+                planned += planning.plan([spec])
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             print(f"{display_path(path)} cannot be read, and is left out")
         except PhysmlError as error:  # such as a damaged record
@@ -160,7 +161,7 @@ def _failed(options: argparse.Namespace) -> int:
     for run in lacking:
         print(f"{run.spec.label}: output in {display_path(run.spec.output_file)}")
     if not lacking:
-        print("No run has failed.")
+        print("No run of a worker has failed; what runs in the foreground says so itself.")
     return 2 if options.broken else 1 if lacking else 0
 
 

@@ -15,6 +15,7 @@ from physml.queue.processes import ForkServer, start_worker
 from physml.records import costs, record
 from physml.records.costs import Cost
 from physml.records.provenance import cpu_facts, cpu_model
+from physml.run import history
 from physml.run.spec import RunSpec
 from physml.run.state import State, blocked_by, state_of, substitute_for
 
@@ -137,6 +138,8 @@ def _of_probe(
         finally:
             process.kill()  # if we were stopped meanwhile
             process.wait()
+            if not (spec.work_folder / history.NAME).exists():  # else a run of its own has begun
+                (spec.work_folder / "spec.json").unlink(missing_ok=True)
     if kept.exists():
         with contextlib.suppress(OSError, *costs.FAULTS):
             return _here(costs.of_line(dict(opened.read_json(kept))))

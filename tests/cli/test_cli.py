@@ -309,6 +309,7 @@ def test_plans_are_aligned_columns_that_nothing_is_cut_from(
     head, *rows, total = out.strip().splitlines()
     assert re.split("  +", head) == ["setting", "to do", "ms/step", "core-h each", "all", "state"]
     assert code == 0 and len(rows) == n_rows and total.startswith(f"{n_rows * n_runs} runs")
+    assert "no run was started here" in physml("status")[1]
     for row in rows:
         assert re.match(rf"{label} +{n_runs} of {n_runs}( +\S+){{3}} +missing$", row)
         assert row[head.index("state") :] == "missing"

@@ -77,14 +77,16 @@ def test_status_of_a_table_before_and_after(forked, shared, capsys):
     assert main.main(["status", "lem/fitzhugh_nagumo-lem", *TABLE, "--all"]) == 0
     out = capsys.readouterr().out
     assert "lem-9: 4 runs: 4 done" in out and "lem/fitzhugh_nagumo-lem: 1 run: 1 done" in out
-    assert main.main(["status"]) == 0
+    assert main.main(["status", "--smoke"]) == 0
     assert "4 runs: 4 done" in capsys.readouterr().out
+    assert main.main(["status"]) == 0
+    assert "no run was started here" in capsys.readouterr().out
     assert main.main(["logs", *TABLE, "--lines", "1"]) == 0
     out = capsys.readouterr().out
     assert out.count("output.txt") == 4 and "finished" in out
     assert main.main(["failed"]) == 0 and main.main(["retry"]) == 0
     out = capsys.readouterr().out
-    assert "No run has failed." in out and "Nothing was given up" in out
+    assert "No run of a worker has failed" in out and "Nothing was given up" in out
     assert main.main(["status", "lem-8"]) == 2
     assert "table of settings" in capsys.readouterr().err
 
