@@ -55,13 +55,15 @@ def figures() -> list[Entry]:
 def experiments(named: str | None = None) -> list[Entry]:
     """About: model, task and where the settings come from. Facts: the provenance's kind. Below: the settings.
 
-    named: studies that cannot have such an experiment are not read.
+    named: studies that cannot have such an experiment are not read. A row of a file: it alone.
     """
     words = [
         f"*{word.partition('-')[0]}*" for word in (named or "").split() if "/" in word and "[" not in word
     ]
     fitting = [s for s in studies.studies(CONF) if all(fnmatchcase(s, word) for word in words)]
     names = [f"{study}-{row}" for study in fitting for row in studies.load(study, CONF).rows]
+    if named and conf_files.is_path(named):
+        names = [named]
     listed = []
     for name in sorted(names, key=natural):
         row = studies.experiment(name, CONF)
@@ -73,10 +75,15 @@ def experiments(named: str | None = None) -> list[Entry]:
     return listed
 
 
-def searches() -> list[Entry]:
-    """Each experiment that names a search; about: how far it is, and its best trial."""
+def searches(named: str | None = None) -> list[Entry]:
+    """Each experiment that names a search; about: how far it is, and its best trial.
+
+    named: only that of a row of a file, ./study.yaml:ROW.
+    """
     from physml.records.searches import state_text
 
+    if named and conf_files.is_path(named):
+        return [Entry(named, state_text(studies.search_named(named, CONF)[0]))]
     ids = {experiment: ident for ident, experiment in studies.searches(CONF).items()}
     return [Entry(name, state_text(ids[name])) for name in sorted(ids, key=natural)]
 
@@ -97,8 +104,9 @@ def entries(kind: str, named: str | None = None, *, settings: bool = False) -> l
         raise ConfigError(f"there is no list of {kind}. {suggest(kind, KINDS)}")
     if settings and kind != "experiments":
         raise ConfigError(f"--settings is for experiments alone; got {kind}.")
-    listed = experiments(named) if kind == "experiments" else KINDS[kind]()
-    words = (named or "").split()
+    rows = kind in ("experiments", "searches")
+    listed = KINDS[kind](named) if rows else KINDS[kind]()
+    words = [] if rows and named and conf_files.is_path(named) else (named or "").split()
     fitting = [entry for entry in listed if all(fnmatchcase(entry.name, f"*{w}*") for w in words)]
     if named is not None and not fitting:
         listed = KINDS[kind]()

@@ -42,9 +42,10 @@ class RunSpec:
 
     @property
     def setting(self) -> str:
-        """A name that no other setting has: ad hoc ones share a folder, so it says their identity too."""
+        """A name that no other setting has: it says the identity too where several share a folder."""
         place = self.place
-        return f"{place.folder} {place.identity}" if place.folder.startswith("adhoc/") else place.folder
+        alone = self.config["profile"] == "full" and not place.folder.startswith("adhoc/")
+        return place.folder if alone else f"{place.folder} {place.identity}"
 
     @cached_property
     def label(self) -> str:

@@ -43,7 +43,10 @@ class SearchSpec(Search):
         return range_of(self.space, key, f"search {self.id}")
 
     def sampler_seed(self, repeat: int) -> int:
-        """Seed of the points: differs between rows, tasks and repeats, so that no luck is shared."""
+        """Seed of the points: differs between rows, task configs and repeats, so that they share no luck.
+
+        Studies of one task config share the seeds of equal rows: else recorded searches would be others.
+        """
         study, row = studies.row_of(self.experiment, CONF)
         content = studies.load(study, CONF)
         name = f"{row} {content.rows[row].task or content.task} {repeat}"

@@ -303,7 +303,7 @@ def test_plans_are_aligned_columns_that_nothing_is_cut_from(
 
     label, n_rows, n_runs = r"adhoc/\S+ \w{8}", 1, 2
     if command[0] == "table":
-        label, n_rows, n_runs = r"lem/\S+", len(experiments_of(load_table(find_table("lem-9")))), 1
+        label, n_rows, n_runs = r"lem/\S+ \w{8}", len(experiments_of(load_table(find_table("lem-9")))), 1
         monkeypatch.setattr(processes, "start_fresh", worker_here)
     code, out, _ = physml(*command, "--plan", "--probe")
     head, *rows, total = out.strip().splitlines()

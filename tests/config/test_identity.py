@@ -186,6 +186,8 @@ def test_a_smoke_run_is_kept_out_of_the_checkouts_records(monkeypatch, tmp_path:
     assert spec("profile=smoke").place.folder == "adhoc/lem/fitzhugh_nagumo-lem"
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
     assert spec("profile=smoke").place.folder == "lem/fitzhugh_nagumo-lem"
+    # The folder is that of the full run, and `run -m profile=smoke,full` keeps both, by their labels.
+    assert spec("profile=smoke").label != spec().label == "lem/fitzhugh_nagumo-lem split 0 seed 0"
 
 
 def test_two_configs_never_share_a_record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

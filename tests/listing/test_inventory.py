@@ -27,6 +27,23 @@ def test_reading_fewer_studies_leaves_nothing_out(named: str) -> None:
     assert [entry.name for entry in inventory.entries("experiments", named)] == fitting != []
 
 
+def test_a_row_of_a_file_is_listed_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my files").mkdir()
+    Path("my files/study.yaml").write_text(
+        "{task: adding, provenance: {kind: own, source: me}, rows: {lem: {model: lem, search: s}, "
+        "gru: {model: gru}}, searches: {s: {space: {optim.lr: [0.1, 1]}}}, "
+        "search: {metric: mse, better: lower, trials: 2, seed: 9}}"
+    )
+    name = "./my files/study.yaml:lem"
+    assert inventory.entries("experiments", name) == [inventory.Entry(name, "lem on adding; me", "own")]
+    assert inventory.entries("searches", name) == [inventory.Entry(name, "not made")]
+    with pytest.raises(ConfigError, match="has no row 'x'"):
+        inventory.entries("experiments", "./my files/study.yaml:x")
+    with pytest.raises(ConfigError, match="search"):
+        inventory.entries("searches", "./my files/study.yaml:gru")
+
+
 def test_a_name_that_nothing_has_gets_near_ones() -> None:
     with pytest.raises(ConfigError, match=r"^none of the \d+ models has graphcom in its name\. Did you mean"):
         inventory.entries("models", "graphcom")

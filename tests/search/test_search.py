@@ -655,3 +655,5 @@ def test_rows_tasks_and_repeats_have_points_of_their_own():
     specs = [search.load_search(f"sequence/{name}") for name in ("recall-lstm", "recall-gru", "parity-lstm")]
     seeds = [spec.sampler_seed(repeat) for spec in specs for repeat in range(5)]
     assert len({*seeds}) == 15
+    pair = [search.load_search(f"sequence/{name}-lem") for name in ("japanese_vowels", "osu_leaf")]
+    assert len({spec.sampler_seed(0) for spec in pair}) == 1, "docs/search.md says that these share it"
