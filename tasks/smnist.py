@@ -41,19 +41,19 @@ class SequentialMNIST(Labelled):
     `permutation` of all of them: psMNIST. Target (B,): 0..9. Loss: cross entropy at the last step. Metric:
     accuracy on all 10,000 test images.
 
-    Papers and code differ, and one psMNIST is not another:
+    Papers and code differ in permutation, images held out for validation, and scale; one psMNIST is not
+    another.
 
-    ===================  ===================  ======================  ==========
-    paper                permutation          valid                   scale
-    ===================  ===================  ======================  ==========
-    coRNN                psmnist-torch-12008  3000 images             unit
-    UnICORNN, LEM        psmnist-torch-5544   3000 images             unit
-    Lipschitz, Noisy     psmnist-torch-12008  2000, mnist-valid-2000  unit; psMNIST: bytes
-    expRNN               psmnist-numpy-92916  none: best on test      unit
-    ===================  ===================  ======================  ==========
+    coRNN: psmnist-torch-12008, 3000 images, unit.
+
+    UnICORNN and LEM: psmnist-torch-5544, 3000 images, unit.
+
+    Lipschitz and Noisy: psmnist-torch-12008, the 2000 images of mnist-valid-2000, unit; psMNIST: bytes.
+
+    expRNN: psmnist-numpy-92916, no image, as it takes what is best on test; unit.
 
     Protocols:
-      official: as in a paper's code, by the table above.
+      official: as in a paper's code, by the list above.
       paper: as in its text, where that says something else: pixels in [0, 1] for all, and the permutation of
         expRNN, which UnICORNN and LEM say they take.
       clean: pixels in [0, 1], and images held out for validation, so that nothing need be selected on test.

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from physml.base.paths import ROOT, results_roots
 from physml.config import conf_files
 from physml.config.identity import class_source
@@ -56,7 +58,8 @@ def _claims(content: Content) -> dict[str, list[tuple[str, ...]]]:
     for ident, results in content.tables.items():
         if isinstance(claim := results.spec.claim, Claim) and results.table.claim:
             verdict = results.table.claim_verdict
-            claims["tested" if verdict else "open"].append((ident, claim.text, *filter(None, [verdict])))
+            link = Markup(f'<a href="{table_page(ident)}">{ident}</a>')
+            claims["tested" if verdict else "open"].append((link, claim.text, *filter(None, [verdict])))
     return claims
 
 

@@ -241,19 +241,19 @@ def curves(
     places = (" ".join(f"{across.at(x):.1f},{100 - up.at(y):.1f}" for x, y in line) for line in shown)
     drawn = "".join(f'<polyline class="curve" points="{line}"/>' for line in places)
     inner = (
-        f'<svg viewBox="0 0 100 100" preserveAspectRatio="none" x="3.2rem" y="0" width="100%" height="200" '
+        f'<svg viewBox="0 0 100 100" preserveAspectRatio="none" width="100%" height="200" '
         f'overflow="hidden">{drawn}</svg>'
     )
     texts = [
-        f'<text class="tick" x="0" y="{2 * (100 - up.at(value)) + 4:.1f}">{value:.3g}</text>'
+        f'<text class="tick" x="-3.2rem" y="{2 * (100 - up.at(value)) + 4:.1f}">{value:.3g}</text>'
         for value in up.ticks()
     ]
     below = [
         f'<text class="tick" x="{x}" y="216" text-anchor="{anchor}">{value:g}</text>'
-        for x, anchor, value in (("3.4rem", "start", across.low), ("99%", "end", across.high))
+        for x, anchor, value in ((f"{LEFT}%", "start", across.low), (f"{RIGHT}%", "end", across.high))
     ]
-    named = [_name("50%", 216, names[0], "middle"), _name("3.6rem", 12, names[1])]
-    return _svg([inner, *texts, *below, *named], 220, label)
+    named = [_name("50%", 216, names[0], "middle"), _name(".4rem", 12, names[1])]
+    return _svg([inner, *texts, *below, *named], 220, label, style="padding-left: 3.2rem; overflow: visible")
 
 
 def _thinned(x: Sequence[float], y: Sequence[float]) -> list[tuple[float, float]]:
@@ -266,6 +266,6 @@ def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
     return f'<line class="{kind}" x1="{x1:.2f}%" y1="{y1:g}" x2="{x2:.2f}%" y2="{y2:g}"/>'
 
 
-def _svg(parts: Iterable[str], height: int, label: str, role: str = "img") -> Markup:
-    content, label = "".join(parts), escape(plain(label))
-    return Markup(f'<svg width="100%" height="{height}" role="{role}" aria-label="{label}">{content}</svg>')
+def _svg(parts: Iterable[str], height: int, label: str, role: str = "img", style: str = "") -> Markup:
+    attributes = f'role="{role}" aria-label="{escape(plain(label))}"' + (f' style="{style}"' if style else "")
+    return Markup(f'<svg width="100%" height="{height}" {attributes}>{"".join(parts)}</svg>')

@@ -30,7 +30,10 @@ _ATTRIBUTES = (
     "linethickness columnalign columnspacing columnlines rowspacing rowlines rowalign notation voffset"
 )
 ELEMENTS, ATTRIBUTES = frozenset(_ELEMENTS.split()), frozenset(_ATTRIBUTES.split())
-_BREAKS = re.compile(r"[({\[\])}]|(?<=\s)(?:[+=-]|\\odot|\\cdot|\\in|\\sum)(?=[\s_])|\\q?quad(?=\s)|(?<=,)\s")
+_OPENING, _CLOSING = ("(", "{", "[", "\\begin"), (")", "}", "]", "\\end")
+_BREAKS = re.compile(
+    r"[({\[\])}]|\\(?:begin|end)\b|(?<=\s)(?:[+=-]|\\odot|\\cdot|\\in|\\sum)(?=[\s_])|\\q?quad(?=\s)|(?<=,)\s"
+)
 
 Links = Callable[[str], str | None]  # where a link of a page leads on the site; None: nowhere
 
@@ -122,9 +125,7 @@ def _paragraphs(text: str) -> list[str]:
             if head.strip() == "Example:":
                 elements.append(f"<pre>{escape(textwrap.dedent(rest).rstrip())}</pre>")
             elif head.strip() == "Args:":
-                elements.append(
-                    f"<h2>Arguments</h2><dl class='facts'>{_arguments(textwrap.dedent(rest))}</dl>"
-                )
+                elements.append(f"<h2>Arguments</h2>{_arguments(textwrap.dedent(rest))}")
             elif part.strip():
                 elements.append(f"<p>{inline(' '.join(part.split()))}</p>")
     return elements
@@ -138,13 +139,16 @@ def _parted(block: str) -> list[str]:
 
 
 def _arguments(text: str) -> str:
-    entries = re.split(r"\n(?=\S)", text.strip())
-    items = []
-    for entry in entries:
-        name, _, about = entry.partition(":")
+    """A list of names with their meaning; below it the lines that name none."""
+    items, others = [], []
+    for entry in re.split(r"\n(?=\S)", text.strip()):
+        name, colon, about = entry.partition(":")
+        if not colon:
+            others.append(f"<p>{inline(' '.join(entry.split()))}</p>")
+            continue
         plain = escape(name.strip().replace("`", ""))
         items.append(f"<dt><code>{plain}</code></dt><dd>{inline(' '.join(about.split()))}</dd>")
-    return "".join(items)
+    return f"<dl class='facts'>{''.join(items)}</dl>{''.join(others)}"
 
 
 def inline(text: str) -> Markup:
@@ -164,7 +168,9 @@ def inline(text: str) -> Markup:
 
 def _equations(text: str) -> str:
     """The lines of an aligned equation, one below the other; a line that is too wide breaks before a sign."""
-    lines = [line.replace("&", " ").strip() for line in re.split(r"\\\\", " ".join(text.split()))]
+    whole = r"(\\begin\{(\w+\*?)\}.*?\\end\{\2\})|\\\\|&"  # a matrix keeps its rows and columns
+    aligned = re.sub(whole, lambda match: match[1] or {"&": " "}.get(match[0], "\n"), " ".join(text.split()))
+    lines = [line.strip() for line in aligned.split("\n")]
     around = '<div class="wide equation" tabindex="0" role="group" aria-label="Equation">'
     return "".join(f"{around}{_breaking(line)}</div>" for line in lines if line)
 
@@ -173,12 +179,12 @@ def _breaking(line: str) -> str:
     """An equation in parts, each beginning with a sign or a space that no bracket holds."""
     cuts, depth = [0], 0
     for match in _BREAKS.finditer(line):
-        depth += (match[0] in "({[") - (match[0] in ")}]")
-        cuts += [match.start()] if match[0] not in "({[)}]" and not depth else []
+        change = (match[0] in _OPENING) - (match[0] in _CLOSING)
+        depth += change
+        cuts += [match.start()] if not change and not depth else []
     parts = [line[a:b] for a, b in itertools.pairwise([*cuts, len(line)])]
     equations = [mathml(part if not i else f"{{}} {part}") for i, part in enumerate(parts)]
-    whole = "\\begin" in line or any("<code>" in part for part in equations)
-    return mathml(line) if whole else " ".join(equations)
+    return mathml(line) if any("<code>" in part for part in equations) else " ".join(equations)
 
 
 @cache
@@ -191,7 +197,8 @@ def mathml(text: str) -> str:
         for element in tree.iter():
             if element.tag not in ELEMENTS or not ATTRIBUTES.issuperset(element.keys()):
                 raise ValueError(f"no {element.tag} with {', '.join(element.keys())} on a page")
-            element.text = html.unescape(element.text or "")  # the converter writes symbols as entities
+            symbols = html.unescape(element.text or "").replace("\\|", "‖")  # the converter writes entities,
+            element.text = re.sub(r"\\(?=\w)", "", symbols)  # and of what it does not know its name
         return ElementTree.tostring(tree, encoding="unicode")
     except Exception:  # the converter raises many kinds, and a page must not fail for one equation
         return f"<code>{escape(text)}</code>"

@@ -199,7 +199,7 @@ class Pictures:
         self._made: dict[tuple[Any, ...], tuple[str, Markup | None]] = {}
 
     def of(self, records: Sequence[Record]) -> tuple[str, Markup | None] | None:
-        """The metric on validation data that chose the weights, against steps: name and picture."""
+        """The metric on validation data that chose the weights, against steps: words and picture."""
         if not records:
             return None
         key = (records[0]["identity"], *((record["split"], record["seed"]) for record in records))
@@ -207,9 +207,12 @@ class Pictures:
             metric = _selecting(records[0])
             lines = list(_curves(records[: plots.MOST_CURVES], metric))
             label = f"{metric} of {len(lines)} runs by steps"
-            self._made[key] = (metric, plots.curves(lines, label, ("steps", metric)))
-        metric, picture = self._made[key]
-        return (metric, picture) if picture else None
+            some = len(records) > plots.MOST_CURVES
+            first = f"one of the first {plots.MOST_CURVES} of {len(records)} runs" if some else "a run"
+            words = f"{metric} by steps; a line is {first}"
+            self._made[key] = (words, plots.curves(lines, label, ("steps", metric)))
+        words, picture = self._made[key]
+        return (words, picture) if picture else None
 
 
 def _selecting(record: Record) -> str:

@@ -151,7 +151,7 @@ def test_no_text_shows_marks_or_lists_of_python(site, window):
 
 
 @pytest.mark.parametrize("window", [{"viewport": {"width": 360, "height": 740}}], indirect=True)
-@pytest.mark.parametrize("name", ["lem", "cornn", "unicornn", "graphcon_gcn", "slstm", "linoss"])
+@pytest.mark.parametrize("name", ["lem", "cornn", "unicornn", "graphcon_gcn", "nais", "slstm", "linoss"])
 def test_equations_are_whole_on_a_narrow_screen(site, window, name):
     window.goto((site / f"model/{name}/index.html").as_uri())
     lines = window.evaluate(
@@ -159,6 +159,33 @@ def test_equations_are_whole_on_a_narrow_screen(site, window, name):
         " e.getBoundingClientRect().height])"
     )
     assert lines and all(over <= 1 and height >= 20 for over, height in lines), lines
+    displays = window.evaluate(
+        "[...document.querySelectorAll('p math')].map(e => getComputedStyle(e).display)"
+    )
+    assert set(displays) <= {"inline math"}
+
+
+@pytest.mark.parametrize(
+    "window", [{"viewport": {"width": w, "height": 740}} for w in (360, 1280)], indirect=True
+)
+@pytest.mark.parametrize("page", ["cell/lem-4/lstm/official", "search/fitzhugh_nagumo-cornn"])
+def test_curves_are_whole(site, window, page):
+    window.goto((site / page / "index.html").as_uri())
+    left, right, width = window.evaluate(
+        "(() => { const plot = document.querySelector('svg:has(> .curve)').getBoundingClientRect();"
+        " return [plot.left, plot.right, document.documentElement.clientWidth]; })()"
+    )
+    assert left > 50 and right <= width
+
+
+@pytest.mark.parametrize("window", [{"viewport": {"width": 360, "height": 740}}], indirect=True)
+def test_what_sorts_is_in_sight_on_a_narrow_screen(site, window):
+    window.goto((site / "table/lem-4/index.html").as_uri())
+    window.get_by_text(COLUMNS).click()
+    table = window.locator("table[data-filtered]").first
+    for name in ("model", "published", "ours", "outcome"):
+        box = table.get_by_role("button", name=name).bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= 360
 
 
 def test_a_table_of_our_own_shows_quality_against_cost(site, window):

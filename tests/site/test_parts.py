@@ -1,6 +1,7 @@
 """Parts of pages: axes, pictures, prose, words."""
 
 import math
+import re
 from xml.etree import ElementTree
 
 import pytest
@@ -62,10 +63,39 @@ def test_a_curve_that_runs_away_does_not_fill_the_picture():
     assert plots.curves([([0.0], [math.nan])], "x", ("", "")) is None
 
 
+def test_the_ends_of_an_axis_are_named_where_its_curves_end():
+    svg = plots.curves([([4.0, 1600.0], [1.0, 2.0])], "x", ("steps", "loss"))
+    line = re.search(r'points="([\d.]+),\S+ ([\d.]+),', svg)
+    ends = re.findall(r'x="([\d.]+)%" y="216" text-anchor="(?:start|end)">(\d+)<', svg)
+    assert [(float(x), int(value)) for x, value in ends] == [(float(line[1]), 4), (float(line[2]), 1600)]
+    assert (
+        'style="padding-left: 3.2rem; overflow: visible"' in svg
+        and " x=" not in svg.partition("<polyline")[0]
+    )
+
+
 @pytest.mark.parametrize("text", ["<script>x</script>", "[a](javascript:x)", "<img src=x onerror=y>"])
 def test_markdown_lets_no_html_through(text):
     page = prose.markdown(text, lambda target: target)
     assert "<script" not in page and 'href="javascript' not in page and "<img" not in page
+
+
+def test_a_matrix_keeps_its_rows_and_breaks_nowhere_inside():
+    text = r"""Name.
+
+    .. math::
+        P &= \begin{cases} a & b = c + d \\
+             e & \text{else} \end{cases}, \qquad f = 1 \\
+        g &= \bigl\| h + \arg i
+
+    Args:
+        k: a number.
+        The others are those of `GNN`.
+    """
+    page = prose.docstring(text)
+    assert page.count("Equation") == 2 and page.count("<mtr>") == 2 and page.count("<mtd") == 4
+    assert "\\" not in page and "‖" in page and ">arg<" in page and "<code>\\" not in page
+    assert page.count("<dt>") == 1 and page.endswith("</dl><p>The others are those of <code>GNN</code>.</p>")
 
 
 def test_a_docstring_has_its_equations_and_arguments():

@@ -122,6 +122,16 @@ def ran(few):
     ]
 
 
+def test_claims_lead_to_their_tables_and_signs_stand_apart(site, front, few):
+    claims = front.partition("The claims of the papers")[2]
+    claimed = {ident for ident, results in few.tables.items() if results.table.claim}
+    assert claimed == set(re.findall(r'<a href="table/([^/]*)/index.html">\1</a></th>', claims)) != set()
+    pages = {page: page.read_text() for page in (site / "table").rglob("*.html")}
+    assert not [page for page, text in pages.items() if re.search(r"<p>[^<]*\S  \S", text)]
+    assert any(" cannot be told apart · " in text for text in pages.values())
+    assert "≈ cannot be told apart" in visible((site / "cell/lem-4/lem/official/index.html").read_text())
+
+
 def test_a_point_leads_to_its_cell(front, few):
     points = re.findall(
         r'<a href="(cell/[^"]*)" tabindex="-1"><title>(.*?)</title><circle class="dot (\w+)"', front
@@ -256,6 +266,8 @@ def test_a_picture_is_of_the_runs_that_are_asked_for_and_a_table_is_written_as_a
     pictures, runs = Pictures(), record.records("lem/fitzhugh_nagumo-lem")[:3]
     titles = [str(pictures.of(runs[:n])[1]) for n in (1, 3)]
     assert "of 1 runs" in titles[0] and "of 3 runs" in titles[1]
+    assert pictures.of(runs)[0] == "valid/rmse by steps; a line is a run"
+    assert pictures.of(5 * runs)[0].endswith("; a line is one of the first 12 of 15 runs")
     page = tmp_path / "t.html"
     assert main.main(["table", "lem-4", "--no-run", "--html", str(page)]) == 0
     assert page.read_text().startswith("<!doctype html>")
