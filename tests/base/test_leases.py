@@ -219,12 +219,12 @@ def test_a_stopped_holder_that_comes_back_writes_nothing(other, another_machine)
         h.make(spec)
         before = spec.record_path.read_bytes()
         first.send_signal(signal.SIGCONT)
-        assert first.wait() == 2
+        assert first.wait() == 3
         assert spec.record_path.read_bytes() == before and not checkpoint.exists(spec.work_folder)
     else:
         with lock.held(spec.work_folder):
             first.send_signal(signal.SIGCONT)
-            assert first.wait() == 2
+            assert first.wait() == 3
             assert not spec.record_path.exists()
     assert "silent for too long" in first.text()
 

@@ -30,7 +30,7 @@ def test_the_second_process_is_told_who_works_on_the_run(capsys):
     assert f"error: {platform.node()} (pid {first.pid}) works on " in said
     assert str(spec.work_folder) in said and "Wait for it, or stop it" in said
     second = h.start(spec)
-    assert second.wait() == 2
+    assert second.wait() == 3
     first.kill()
     assert first.wait() == -signal.SIGKILL
     assert not h.is_held(spec)
