@@ -34,6 +34,8 @@ def add_legends(canvas: "Canvas", grid: Any, figure: Figure) -> None:
             for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
                 handles.setdefault(label, handle)
         title, texts = _words(merged)
+        if last + 1 < columns:  # the place of a panel is free
+            last, beside = last + 1, beside | {"bbox_to_anchor": (0.0, 1.0)}
         grid[i, last].legend(
             [handles[label] for label in merged], texts, title=title or None, title_fontsize=FONT,
             fontsize=FONT, handlelength=3.2, alignment="left", **beside,
@@ -54,14 +56,12 @@ def legend_width(figure: Figure, columns: int) -> float:
 
 
 def _rows(figure: Figure, columns: int) -> list[Entries]:
-    """The entries of each row of panels; of a panel with one curve that speaks for itself none."""
+    """The entries of each row of panels; none where each panel has one curve that speaks for itself."""
     rows: list[Entries] = []
-    for i, (_, curves) in enumerate(figure.panels):
-        if i % columns == 0:
-            rows.append({})
-        drawn = [curve for curve in curves if curve.drawn]
-        if len(drawn) > 1 or any(curve.wanted for curve in drawn):
-            rows[-1] = _merged([rows[-1], *({curve.label: counted(curve)} for curve in drawn)])
+    for i in range(0, len(figure.panels), columns):
+        panels = [[curve for curve in curves if curve.drawn] for _, curves in figure.panels[i : i + columns]]
+        named = any(len(drawn) > 1 or any(curve.wanted for curve in drawn) for drawn in panels)
+        rows.append(_merged([{curve.label: counted(curve)} for drawn in panels for curve in drawn if named]))
     for i, row in enumerate(rows):
         shown = figure.panels[i * columns : (i + 1) * columns]
         row.update((printed.label, Counted()) for panel, _ in shown for printed in panel.printed)

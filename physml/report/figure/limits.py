@@ -76,7 +76,9 @@ class Leaving:
     exits: tuple[tuple[float, bool], ...] = ()
 
 
-def within(x: np.ndarray, y: np.ndarray, frame: tuple[float, float], log: bool) -> Leaving:
+def within(
+    x: np.ndarray, y: np.ndarray, frame: tuple[float, float], log: bool, x_log: bool = False
+) -> Leaving:
     """The line up to where it leaves for good; one that comes back is whole, with its first exits.
 
     A line leaves for good where it later is further out than the frame is high, and ends outside or is
@@ -88,10 +90,19 @@ def within(x: np.ndarray, y: np.ndarray, frame: tuple[float, float], log: bool) 
     out = over > 0
     if not out.any():
         return Leaving(x, y)
-    above = place > high
+    above, across = place > high, scaled(x, x_log)
+
+    def crossing(i: int) -> tuple[float, bool]:
+        """Its x at the frame, on the straight line from the point before, and whether above."""
+        at, edge = across[i], high if above[i] else low
+        if i and math.isfinite(place[i - 1]) and math.isfinite(across[i - 1]):
+            share = (edge - place[i - 1]) / (place[i] - place[i - 1])
+            at = across[i - 1] + share * (at - across[i - 1])
+        return float(10**at if x_log else at), bool(above[i])
+
     first, furthest = int(out.argmax()), int(np.nanargmax(over))
     stays = bool(out[-1]) or not math.isfinite(y[-1])
     if over[furthest] > high - low and (stays or furthest >= 3 * len(x) // 4):
-        return Leaving(x[: first + 1], y[: first + 1], ((float(x[first]), bool(above[first])),))
-    sides = [(out & above, True), (out & ~above, False)]
-    return Leaving(x, y, tuple((float(x[side.argmax()]), up) for side, up in sides if side.any()))
+        return Leaving(x[: first + 1], y[: first + 1], (crossing(first),))
+    sides = (out & above, out & ~above)
+    return Leaving(x, y, tuple(crossing(int(side.argmax())) for side in sides if side.any()))

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 PANEL = (4.3, 3.3)  # inches
 ALONE = (5.8, 4.0)  # of a figure with one panel
+LEAVES = "A triangle at an edge: the line goes on outside the frame."
 MARK_DASHES = ("--", ":", "-.")
-MOST_TICKS = 12  # settings on an axis that all have their number
+MOST_TICKS = 12  # settings on an axis that have their number
+ACROSS, DIGIT = 216.0, 5.3  # typographic points: from the first to the last setting of a panel, and a digit
 IN_A_BAND = 250  # points of its edge
 FINE = 0.7  # width of a line that goes back, a trajectory in a plane
 DODGE = 2.0  # typographic points between the bars of two series at the same setting
@@ -54,7 +56,8 @@ def draw(figure: Figure) -> "Canvas":
         axes.set_axis_off()
     add_legends(canvas, grid, figure)
     canvas.suptitle(f"{spec.id}: {spec.title}", fontsize=11)
-    if text := caption(whole, figure):
+    leaves = any(not line.get_clip_on() for axes in grid.flat for line in axes.lines)
+    if text := f"{caption(whole, figure)} {LEAVES if leaves else ''}".strip():
         canvas.supxlabel(textwrap.fill(text, int(14 * canvas.get_figwidth())), fontsize=8, color=NOTE)
     return canvas
 
@@ -170,7 +173,10 @@ def _draw_curves(
         elif spec.kind == "points":
             _points(axes, curve, look, DODGE * (i - (len(drawn) - 1) / 2))
         elif curve.label in dots:
-            size = 6 if curve.label == dots[0] else 9  # those that stand out lie on the others
+            # Those that stand out lie on the others; of more than two each is smaller than those below it.
+            size = 6.0 if curve.label == dots[0] else 9.0
+            if len(dots) > 2:
+                size = 14.0 - 9.0 * dots.index(curve.label) / (len(dots) - 1)
             assert curve.x is not None and curve.y is not None
             look_of = look.line() | look.marks(size) | {"linestyle": "none"}
             axes.plot(curve.x, curve.y, label=curve.label, **look_of)
@@ -179,7 +185,7 @@ def _draw_curves(
             offset = i / len(drawn) if len(drawn) > 1 else None
             _line(axes, curve, look, frame, spec, offset)
         for k, (x, y) in enumerate(curve.each):
-            left = within(x, y, frame, spec.y_scale == "log") if frame else None
+            left = within(x, y, frame, spec.y_scale == "log", spec.x_scale == "log") if frame else None
             axes.plot(x, y, label="_" if k else curve.label, **look.path(len(x), 0.9))
             axes.plot(x[-1:], y[-1:], label="_", color=look.colour, linestyle="none", **look.marks(5))
             _exits(axes, left.exits if left else (), look)
@@ -228,7 +234,7 @@ def _line(
     assert curve.x is not None and curve.y is not None
     x, y, exits = curve.x, curve.y, ()  # type: tuple[Any, Any, tuple[tuple[float, bool], ...]]
     if frame:
-        left = within(x, y, frame, spec.y_scale == "log")
+        left = within(x, y, frame, spec.y_scale == "log", spec.x_scale == "log")
         x, y, exits = left.x, left.y, left.exits
     at = [] if offset is None else marked(x, spec.x_scale == "log", offset)
     marks = look.marks() | {"markevery": at} if at and len(curve.x) > 2 else {}
@@ -275,7 +281,7 @@ def _ticks(axes: "Axes", spec: FigureSpec, curves: Sequence[Curve]) -> None:
     if spec.kind != "points" and not few:
         return
     if spec.x_scale == "log" and len(settings) <= MOST_TICKS:
-        axis.set_major_locator(ticker.FixedLocator(settings))
+        axis.set_major_locator(ticker.FixedLocator(legible([x for x in settings if x > 0])))
         axis.set_major_formatter(lambda x, _: f"{x:g}")
         axis.set_minor_locator(ticker.NullLocator())
     elif spec.x_scale == "log":
@@ -284,6 +290,16 @@ def _ticks(axes: "Axes", spec: FigureSpec, curves: Sequence[Curve]) -> None:
         axis.set_minor_formatter(ticker.NullFormatter())
     elif settings and all(x.is_integer() for x in settings):
         axis.set_major_locator(ticker.MaxNLocator(integer=True))
+
+
+def legible(settings: Sequence[float]) -> list[float]:
+    """Those of them, on a logarithmic axis, whose number does not touch the one before."""
+    kept: list[float] = []
+    room = ACROSS / math.log(settings[-1] / settings[0]) if len(settings) > 1 else 0.0
+    for x in settings:
+        if not kept or room * math.log(x / kept[-1]) > DIGIT * len(f"{kept[-1]:g}{x:g}") / 2:
+            kept.append(x)
+    return kept
 
 
 def histogram_edges(values: np.ndarray, spec: FigureSpec) -> np.ndarray:

@@ -66,12 +66,14 @@ def style(i: int, line: str | None = None) -> Style:
 def styles(figure: Figure) -> dict[str, Style]:
     """The style of each label, the same in every panel; those that are drawn come first.
 
-    A curve that is alone in its panel has the first style. Where a config gives one series other dashes than
-    solid, all have those of the config.
+    A curve that is alone in its panel, and in those beside it, has the first style. Where a config gives one
+    series other dashes than solid, all have those of the config.
     """
     panels = [curves for _, curves in figure.panels]
     curves = [curve for panel in panels for curve in panel]
-    company = {curve.label for panel in panels if len(panel) > 1 for curve in panel}
+    columns = figure.spec.columns or len(panels) or 1
+    rows = [panels[i : i + columns] for i in range(0, len(panels), columns)]
+    company = {curve.label for row in rows if max(map(len, row)) > 1 for panel in row for curve in panel}
     drawn = [curve.label for curve in curves if curve.drawn and curve.label in company]
     labels = dict.fromkeys(drawn + [curve.label for curve in curves if curve.label in company])
     chosen = any(curve.line not in ("solid", "dots") for curve in curves)

@@ -21,7 +21,7 @@ from physml.report.figure import simulated as simulated_figures
 from physml.report.figure.collect import Curve, Figure, collect, state_lines
 from physml.report.figure.files import write_figure
 from physml.report.figure.pictures import plot_rows
-from physml.report.figure.plot import draw, histogram_edges, joined
+from physml.report.figure.plot import draw, histogram_edges, joined, legible
 from physml.report.figure.spec import FigureSpec, experiments_of, find_figure, load_figure
 from physml.report.figure.style import COLOURS, MARKERS
 from physml.report.outcome import State
@@ -189,7 +189,23 @@ def test_panels_stand_in_rows_and_a_label_has_one_colour() -> None:
     lines = [[(line.get_color(), line.get_linestyle()) for line in axes.lines] for axes in shown]
     slow, fast = (COLOURS[0], "-"), (COLOURS[1], "--")
     assert lines == [[slow], [fast, slow], [fast]]
-    assert shown[0].get_legend() is None and said(canvas, 1) == ["fast", "slow"]
+    assert shown[0].get_legend() is None and said(canvas, 1) == ["slow", "fast"]
+
+
+def test_a_curve_alone_in_a_panel_is_named_where_its_row_has_a_legend() -> None:
+    series = {name: {"label": name, "arguments": {"frequency": f}} for f, name in enumerate("uab")}
+    common = {"arguments": {"dt": 0.1, "horizon": 1.0}}
+    panels = [
+        common | {"title": str(k), "series": [series[i] for i in of]} for k, of in enumerate(("u", "ab", "b"))
+    ]
+    figure = spec(
+        kind="trajectories", metric=None, seeds=[], marks=[], panels=panels, columns=2,
+        function="physml.lab.simulate.oscillators.signal", y_scale="linear",
+    )  # fmt: skip
+    canvas = draw(made([], figure))
+    assert said(canvas, 1) == ["u", "a", "b"]
+    colours = [[line.get_color() for line in axes.lines] for axes in canvas.axes[:3]]
+    assert colours == [[COLOURS[0]], [COLOURS[1], COLOURS[2]], [COLOURS[2]]]
 
 
 def heights(canvas: Any) -> list[float]:
@@ -415,6 +431,12 @@ def test_the_median_over_seeds_is_drawn_with_the_least_and_the_greatest(monkeypa
     assert len(draw(figure).axes[0].collections) == 2  # a band for each series
     fewer = made([], spread.with_seeds((3,)))
     assert first(fewer).high is None and state_lines(fewer)[0] == "p, A: simulated"
+
+
+def test_numbers_of_settings_do_not_touch() -> None:
+    small = [1e-6, 1e-5, 1e-4, 0.001, 0.01]
+    assert legible([*small, 0.03, 0.1, 0.3]) == [*small, 0.1, 0.3]
+    assert legible([5, 10, 20, 40]) == [5, 10, 20, 40] and legible([3.0]) == [3.0]
 
 
 def test_panels_of_a_simulation_share_one_legend(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
+from PIL import Image
 
 from physml.base.errors import ConfigError
 from physml.base.paths import CONF
 from physml.config.load import structure
 from physml.report.figure.collect import Curve, Figure
 from physml.report.figure.files import HEADS, MOST, comma_separated, write_figure, write_picture
-from physml.report.figure.plot import draw
+from physml.report.figure.plot import LEAVES, draw
 from physml.report.figure.spec import FigureSpec, load_figure
 from physml.report.figure.style import COLOURS, apart, counted, evenly, styles
 from physml.report.outcome import State
@@ -99,7 +100,32 @@ def test_a_line_that_leaves_the_frame_has_a_triangle_there() -> None:
     drawn = next(curve for curve in axes.lines if curve.get_label() == "A")
     assert len(drawn.get_xdata()) == 3  # type: ignore[arg-type]
     (mark,) = (curve for curve in axes.lines if curve.get_marker() == "^" and not curve.get_clip_on())
-    assert mark.get_xdata() == [3.0] and mark.get_ydata() == [1.0]
+    assert mark.get_xdata() == [pytest.approx(2 + 3 / 28)] and mark.get_ydata() == [1.0]
+    assert axes.get_figure(root=True).get_supxlabel() == LEAVES
+    assert draw(figure(line("A"))).get_supxlabel() == ""
+
+
+@pytest.mark.parametrize("n", [3, 11])
+def test_a_band_keeps_its_colour_in_a_png(n: int, tmp_path: Path) -> None:
+    """An area, where bands lie on bands too, is off by at most 3 of 255."""
+    x = np.linspace(0, 20, 200)
+    waves = [np.sin(x + k) * (1 + k / n) for k in range(n)]
+    curves = (line(f"{k}", x=x, y=y, low=y - 0.3, high=y + 0.3) for k, y in enumerate(waves))
+    canvas = draw(figure(*curves, seeds=[0, 1, 2]))
+    canvas.draw_without_rendering()
+    canvas.set_layout_engine("none")  # both pictures have everything at the same place
+    canvas.savefig(tmp_path / "whole.png", dpi=150)
+    write_picture(canvas, tmp_path / "few.png")
+    whole, few = (np.asarray(Image.open(tmp_path / f"{p}.png").convert("RGB"), int) for p in ("whole", "few"))
+    _, place, count = np.unique(whole.reshape(-1, 3), axis=0, return_inverse=True, return_counts=True)
+    off = np.abs(whole - few).reshape(-1, 3).max(axis=1)
+    assert off[count[place] >= 500].max() <= 3
+
+
+def test_of_several_series_of_points_none_hides_another() -> None:
+    axes = draw(figure(*(line(name, line="dots") for name in "ABCD"))).axes[0]
+    sizes = [curve.get_markersize() for curve in axes.lines if curve.get_label() in "ABCD"]
+    assert sizes == [14.0, 11.0, 8.0, 5.0]
 
 
 def test_published_points_are_checked_and_drawn() -> None:

@@ -45,16 +45,27 @@ def test_a_line_ends_where_it_leaves_for_good_and_is_marked_where_it_comes_back(
     y = np.exp(X / 20) * np.cos(X)
     left = within(X, y, (-2.0, 2.0), log=False)
     first = int((np.abs(y) > 2).argmax())
-    assert len(left.x) == first + 1 and left.exits == ((X[first], bool(y[first] > 0)),)
+    ((at, above),) = left.exits
+    assert len(left.x) == first + 1 and above == (y[first] > 0)
+    assert abs(np.interp(at, X, y)) == pytest.approx(2.0)  # on the line, at the edge of the frame
     y = np.full(100, 0.5)
     y[40:43] = 1.2
     left = within(X, y, (0.0, 1.0), log=False)
-    assert len(left.x) == 100 and left.exits == ((40.0, True),)
+    assert len(left.x) == 100 and left.exits == ((pytest.approx(39 + 0.5 / 0.7), True),)
     assert within(X, y, (0.0, 2.0), log=False).exits == ()
     y = np.geomspace(1, 1e-60, 100)
     y[90:] = 0.0
     left = within(X, y, (1e-10, 10.0), log=True)
-    assert left.exits == ((float(np.argmax(y < 1e-10)), False),) and left.y[-1] < 1e-10
+    ((at, above),) = left.exits
+    assert at == pytest.approx(99 * 10 / 60) and not above and left.y[-1] < 1e-10
+
+
+def test_a_line_of_few_points_is_marked_where_it_crosses_the_frame() -> None:
+    x, y = np.array([1.0, 100.0, 200.0]), np.array([1.0, 1e-2, 1e-30])
+    ((at, above),) = within(x, y, (1e-4, 10.0), log=True, x_log=True).exits
+    assert at == pytest.approx(100 * 2 ** (2 / 28)) and not above
+    assert within(x, np.array([1.0, np.inf, 1.0]), (0.0, 2.0), log=False).exits == ((1.0, True),)
+    assert within(x, np.array([5.0, 1.0, 1.0]), (0.0, 2.0), log=False).exits == ((1.0, True),)
 
 
 ROWS = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0}
