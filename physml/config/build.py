@@ -222,7 +222,10 @@ def build_net(parts: Parts, task: Any) -> Any:
     facts = {name: getattr(task, name) for name in OF_TASK}
     model = parts.model.cls
     _refuse_mismatch(parts.net.cls, model, task)
-    if parts.model.of_plugin and "d_in" not in arguments(model):
+    own = parts.model.of_plugin and not model.__module__.startswith(
+        "physml."
+    )  # which may hold a layer that is
+    if own and "d_in" not in arguments(model):
         raise ConfigError(
             f"{model.__name__} takes no d_in: its constructor must be __init__(self, d_in, ...)."
         )

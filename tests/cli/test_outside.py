@@ -102,6 +102,42 @@ def test_a_plugin_is_run_and_becomes_a_row_and_an_edit_makes_another_setting(
     assert "mine" not in subprocess.run(status, cwd=ROOT, capture_output=True, text=True).stdout
 
 
+def test_a_layer_needs_d_in_and_a_layer_around_it_does_not(physml: Physml, folder: Path) -> None:
+    write(
+        folder / "nod.py",
+        """from torch import nn
+
+class NoD(nn.Module):
+    def __init__(self, d_hidden: int) -> None:
+        super().__init__()
+        self.d_in, self.d_out = 1, d_hidden
+
+class Coupling(nn.Linear):
+    def __init__(self, d_in: int, d_hidden: int) -> None:
+        super().__init__(d_in, d_hidden)
+        self.d_out = d_hidden
+
+    def forward(self, x, edge_index):
+        return super().forward(x)
+""",
+    )
+    code, said = physml(
+        "run",
+        "plugins=[nod.py]",
+        "model._target_=nod.NoD",
+        "model.d_hidden=3",
+        "task=adding",
+        "profile=smoke",
+    )
+    assert code == 2 and "NoD takes no d_in: its constructor must be __init__(self, d_in, ...)" in said
+    around = "model.coupling={_target_: nod.Coupling, d_in: 4, d_hidden: 4}"
+    sizes = ("model.n_layers=1", "net.hidden=4")
+    code, said = physml(
+        "run", "plugins=[nod.py]", "model=graphcon_gcn", around, *sizes, "task=texas", "profile=smoke"
+    )
+    assert code == 0, said
+
+
 STUDY = """
 task: fitzhugh_nagumo
 provenance: {kind: own, source: my paper}
