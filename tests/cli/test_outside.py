@@ -115,7 +115,7 @@ class NoD(nn.Module):
 class Coupling(nn.Linear):
     def __init__(self, d_in: int, d_hidden: int) -> None:
         super().__init__(d_in, d_hidden)
-        self.d_out = d_hidden
+        self.d_in = self.d_out = d_hidden
 
     def forward(self, x, edge_index):
         return super().forward(x)
