@@ -61,7 +61,7 @@ def latex_table(
 def _opening(table: Table, columns: Sequence[Column], show: Sequence[str], bold_best: bool) -> list[str]:
     spec, n = table.spec, len(show)
     titles = [tex(column.heading) for column in columns]
-    runs = sorted({cell.summary.n for cell in table.cells if cell.summary})
+    runs = sorted({cell.summary.n for cell in table.cells if cell.summary and not _unfit(cell)})
     caption = f"{spec.title} ({spec.source})."
     if {"ours", "interval"} & set(show) and runs:
         unit = "splits" if spec.spread == "splits" else "runs"
