@@ -61,6 +61,6 @@ def line(table: Table) -> tuple[str, ...]:
         spec.title,
         f"{len(coverage.trained)} of {len(coverage.cells)} ({coverage.enough})",
         *(str(printed.count(word) or NONE) for word in ALL),
-        hours_text(table.facts) if table.facts.hours else NONE,
+        hours_text(table.facts) or NONE,
         rest_text(rest) or (f"{rest.runs} runs, not measured" if rest.runs else NONE),
     )

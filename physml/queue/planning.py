@@ -75,7 +75,7 @@ def plan(specs: list[RunSpec], *, force: bool = False, probe: bool = False) -> l
                 if reason := blocked_by(spec.config, spec.datasets):
                     known[setting] = Planned(spec, "blocked", reason=reason)
                 else:
-                    cost = _of_records(*setting) or _of_probe(spec, probe)
+                    cost = _of_records(*setting, _on_cpu(spec)) or _of_probe(spec, probe)
                     substitute = substitute_for(spec.config, spec.datasets)
                     known[setting] = Planned(spec, state, cost, substitute=substitute)
             shared = known[setting]
@@ -94,11 +94,13 @@ def refuse_long(planned: Sequence[Planned]) -> None:
             )
 
 
-def _of_records(folder: str, identity: str) -> Cost | None:
-    """From the last record of a setting; the others are not read."""
+def _of_records(folder: str, identity: str, cpu: bool) -> Cost | None:
+    """From the last record of a setting on such a device; the others are not read."""
     for root in reversed(results_roots()):
         for path in reversed(record.run_paths(root / "runs" / folder)):
-            if path.name.startswith(f"{identity}-") and (cost := costs.of_record(record.read(path))):
+            if not path.name.startswith(f"{identity}-"):
+                continue
+            if cost := costs.of_record(record.read(path), cpu=cpu):
                 return _here(cost)
     return None
 

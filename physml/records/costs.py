@@ -15,6 +15,7 @@ from physml.records.schema import Record
 NAME = "costs.jsonl"  # below a results root: measured costs, a line per setting
 FAULTS = (ValueError, LookupError, TypeError)  # of a line that is none
 MOST = 1e12  # of hours, milliseconds or MiB; what is more is no measurement
+MOVED = " + "  # between the devices of a run that was stopped on one and went on on another
 REFERENCE_GFLOPS = 100.0  # of the core whose hours stand in files, the same whoever writes them: a Zen 4
 
 
@@ -73,19 +74,20 @@ def core_hours(record: Record) -> float:
     return float(train + evaluations) / 3600
 
 
-def of_record(record: Record) -> Cost | None:
-    """Cost of a finished run."""
+def of_record(record: Record, *, cpu: bool = True) -> Cost | None:
+    """Cost of a finished run that was on a CPU, or on a GPU, from its first step to the last."""
     cost: Mapping[str, Any] = record.get("cost") or {}
-    if not cost or record["status"] != "finished":
+    device = str((record.get("machine") or {}).get("device"))
+    if not cost or record["status"] != "finished" or on_cpu(record) != cpu or MOVED in device:
         return None
     steps = record.get("n_steps") or 0
-    train_s = (cost.get("cpu_s") if on_cpu(record) else None) or cost["train_s"]
+    train_s = (cost.get("cpu_s") if cpu else None) or cost["train_s"]
     peak = cost.get("peak_memory_mib")  # of the device: on a GPU not that of main memory
     return Cost(
         ms_per_step=round(1000 * train_s / steps, 3) if steps else cost["ms_per_step"],
         hours=core_hours(record),
-        memory_mib=peak if on_cpu(record) else None,
-        gpu_mib=None if on_cpu(record) else peak,
+        memory_mib=peak if cpu else None,
+        gpu_mib=None if cpu else peak,
         sgemm_gflops=cost.get("sgemm_gflops"),
     )
 

@@ -48,6 +48,7 @@ class Attempt:
         self.lock = lock
         self.config = spec.config
         self.started = now()
+        self.devices: list[str] = []  # of the parts of the run so far
         self.trainer: Trainer | None = None  # once there are data and a network
         self.scores: dict[str, Any] = {}  # of the record, once the run is trained
         self.reporting = False  # from the first step on
@@ -140,6 +141,9 @@ class Attempt:
             trainer.load_state_dict(state.get("trainer", {}))
             self.started = state.get("started", self.started)
             backend.reset(state.get("backends", ()))  # older checkpoints have none
+            self.devices = state.get("devices", [])  # likewise
+        if (device := run_record.device_name(trainer.device)) not in self.devices:
+            self.devices = [*self.devices, device]
         lines = "".join(curves.line(row) for row in trainer.rows)
         with _warn_if_disk_full("metrics.jsonl"):
             files.write_text(self.spec.work_folder / "metrics.jsonl", lines)
@@ -153,6 +157,7 @@ class Attempt:
             "identity": self.spec.place.identity,
             "started": self.started,
             "backends": backend.ran(),
+            "devices": self.devices,
             "verify": self.config["data"]["verify"],
             "trainer": state,
         }
@@ -190,9 +195,7 @@ class Attempt:
         rows = []
         if self.trainer:
             rows = self.trainer.rows
-            recorded |= run_record.of_training(
-                self.trainer, self.trainer.task, self.trainer.device, self.config
-            )
+            recorded |= run_record.of_training(self.trainer, self.trainer.task, self.devices, self.config)
         recorded |= self.scores
         if self.profiling and self.profiling.written:
             recorded["profile"] = f"{self.spec.place.folder}/{self.spec.place.stem}/{self.profiling.written}"

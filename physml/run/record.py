@@ -4,12 +4,12 @@ import platform
 import resource
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from physml.config.conf_files import without_places
 from physml.config.identity import payload
-from physml.records import curves
+from physml.records import costs, curves
 from physml.records.provenance import code, cpu_facts, cpu_model, now, packages
 from physml.records.schema import SCHEMA, data_of, scores_of
 from physml.run.spec import RunSpec
@@ -56,10 +56,11 @@ def of_run(
     }
 
 
-def of_training(trainer: Any, task: Any, device: str, config: dict[str, Any]) -> dict[str, Any]:
-    """The keys of a record that need data and a network."""
+def of_training(trainer: Any, task: Any, devices: Sequence[str], config: dict[str, Any]) -> dict[str, Any]:
+    """The keys of a record that need data and a network. `devices`: names of those that it was trained on."""
     from physml.ops import backend
 
+    device = trainer.device
     return {
         "protocol": task.protocol,
         "scoring": {name: task.scoring.get(name, task.protocol) for name in task.better},
@@ -74,11 +75,11 @@ def of_training(trainer: Any, task: Any, device: str, config: dict[str, Any]) ->
             "eval_cpu_s": round(trainer.eval_cpu_s, 3),
             "ms_per_step": round(1000 * trainer.train_s / max(trainer.step, 1), 3),
             "peak_memory_mib": round(peak_memory_mib(device), 1),
-            "sgemm_gflops": None if device.startswith("cuda") else round(sgemm_gflops(), 1),
+            "sgemm_gflops": round(sgemm_gflops(), 1) if list(devices) == ["cpu"] else None,
         },
         # What computed the recurrences, as native or native+torch; a net without choices is plain torch.
         "backend": "+".join(backend.ran()) or "torch",
-        "machine": machine(device, config),
+        "machine": machine(device, config) | {"device": costs.MOVED.join(devices) or device_name(device)},
     }
 
 
@@ -158,6 +159,13 @@ def summary(record: Mapping[str, Any]) -> dict[str, Any]:
     return {"status": record["status"], "n_parameters": record["n_parameters"], **scores}
 
 
+def device_name(device: str) -> str:
+    """The model of a GPU, or `cpu`."""
+    import torch
+
+    return torch.cuda.get_device_name(device) if device.startswith("cuda") else "cpu"
+
+
 def machine(device: str, config: dict[str, Any]) -> dict[str, Any]:
     import torch
 
@@ -166,7 +174,7 @@ def machine(device: str, config: dict[str, Any]) -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "cuda": torch.version.cuda if cuda else None,
-        "device": torch.cuda.get_device_name(device) if cuda else "cpu",
+        "device": device_name(device),
         "cpu": cpu_model(),
         "microarchitecture": cpu_facts().get("microarchitecture"),
         "threads": config["runtime"]["threads"],

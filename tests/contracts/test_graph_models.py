@@ -9,6 +9,7 @@ import functools
 import pytest
 import torch
 from drawn_layers import numbers
+from gpu import agrees_on_a_gpu, needs_gpu
 from graph_laws import BOTH, LAWS, OF_NODES, OF_PLACES, laws_of
 from small_graphs import N, far_from_start
 from torch import nn
@@ -100,6 +101,14 @@ def layer_of(name: str, changes: tuple[str, ...] = ()) -> nn.Module:
 def test_a_layer_keeps_the_laws(name: str) -> None:
     for changes in ((), *VARIANTS.get(name, [])):
         laws_of(functools.partial(layer_of, name, changes), D, EXCEPTIONS.get(name, ()))
+
+
+@needs_gpu
+@pytest.mark.filterwarnings("ignore:The usage of `scatter:UserWarning")
+@pytest.mark.parametrize("name", MODELS)
+def test_a_layer_computes_the_same_on_a_gpu(name: str) -> None:
+    for changes in ((), *VARIANTS.get(name, [])):
+        agrees_on_a_gpu(layer_of(name, changes), lambda layer, x, e: layer(x, e), numbers(N, D), BOTH)
 
 
 @pytest.mark.parametrize("name", ["diffusion", "graphcon_citation"])

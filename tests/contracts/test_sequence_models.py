@@ -12,6 +12,7 @@ import pytest
 import torch
 from drawn_layers import leaves, like, made, numbers
 from each import run_all
+from gpu import agrees_on_a_gpu, needs_gpu
 from refusals import refuses
 from torch import Tensor, nn
 from torch.autograd import forward_ad
@@ -81,6 +82,15 @@ def test_a_layer_keeps_the_laws(name: str) -> None:
             for rule in LAWS
             if name not in EXCEPTIONS.get(rule.__name__, ())
         )
+
+
+@needs_gpu
+@pytest.mark.parametrize("name", MODELS)
+def test_a_layer_computes_the_same_on_a_gpu(name: str) -> None:
+    cases = [{}, *(changes for changes in VARIANTS.get(name, []) if "backend" not in changes)]
+    for changes, backend in [(changes, "auto") for changes in cases] + [({}, "torch")]:
+        with running(backend):
+            agrees_on_a_gpu(double(maker_of(name, changes)), lambda layer, u: layer(u), numbers(5, 19, D))
 
 
 def double(make: Make) -> nn.Module:

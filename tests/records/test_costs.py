@@ -32,6 +32,10 @@ def test_core_hours_are_cpu_time_or_of_old_records_the_clock_and_scaled_to_the_c
     assert cost.on(120.0).hours == pytest.approx(cost.hours / 2) and cost.on(120.0).ms_per_step == 150.0
     assert cost.on(None) is cost and costs.of_record(OLD).on(120.0) == costs.of_record(OLD)
     assert costs.of_record(RECORD | {"status": "diverged"}) is None
+    gpu, both = (RECORD | {"machine": {"device": name}} for name in ("NVIDIA H100", "NVIDIA H100 + cpu"))
+    assert costs.of_record(gpu) is costs.of_record(RECORD, cpu=False) is None
+    assert costs.of_record(gpu, cpu=False).gpu_mib == 300.0
+    assert costs.of_record(both) is costs.of_record(both, cpu=False) is None
 
 
 def test_measured_costs_are_kept_in_lines_and_a_damaged_one_is_named(tmp_path):

@@ -14,6 +14,7 @@ from refusals import refuses
 
 from physml.base.errors import Preempted, RecordError
 from physml.records import record
+from physml.run import record as run_record
 from physml.run.perform import existing
 from physml.run.state import state_of
 from physml.training import checkpoint
@@ -90,6 +91,22 @@ def test_killed_at_random_moments(schedule, every_s, monkeypatch, tmp_path):
     assert kills >= 2
     assert h.start(spec).wait() == 0
     assert result(spec) == want
+
+
+def test_a_run_that_goes_on_on_another_device_says_both(monkeypatch):
+    spec, stop, step = h.spec_of(h.odd(*NET)), Stop(), Trainer._step
+
+    def patched(self, batch):
+        stop(self.step == 3)
+        return step(self, batch)
+
+    with monkeypatch.context() as context, pytest.raises(Preempted, match="SIGTERM"):
+        context.setattr(run_record, "device_name", lambda _: "NVIDIA H200")
+        context.setattr(Trainer, "_step", patched)
+        h.make(spec)
+    whole = h.make(spec)
+    assert whole["machine"]["device"] == "NVIDIA H200 + cpu" and whole["cost"]["sgemm_gflops"] is None
+    assert h.make(h.spec_of(h.odd()))["machine"]["device"] == "cpu"
 
 
 def test_killed_between_its_record_and_the_end(monkeypatch, tmp_path):

@@ -42,13 +42,14 @@ UNPROVEN = {
 
 
 def hours_text(facts: Facts) -> str:
-    """Core-hours or device-hours of the runs, with two digits.
+    """Hours of the runs on CPUs and on GPUs, with two digits; empty where there were none.
 
     Example:
-        >>> hours_text(Facts(devices=("cpu",), hours=0.01234))
-        '0.012 core-hours'
+        >>> hours_text(Facts(hours=0.01234, gpu_hours=2.0))
+        '0.012 core-hours, 2 GPU-hours'
     """
-    return f"{_number(facts.hours)} {'core-hours' if facts.devices == ('cpu',) else 'device-hours'}"
+    hours = {"core-hours": facts.hours, "GPU-hours": facts.gpu_hours}
+    return ", ".join(f"{_number(value)} {unit}" for unit, value in hours.items() if value)
 
 
 def rest_text(rest: Rest) -> str:
@@ -104,7 +105,7 @@ def fact_lines(table: Table) -> list[str]:
         extra = [*facts.precisions, *facts.backends]
         lines.append(f"Device: {device}" + (f" ({', '.join(extra)})" if extra else ""))
     if facts.dates:
-        lines.append(f"Trained: {' to '.join(facts.dates)}, {hours_text(facts)}")
+        lines.append(", ".join(filter(None, [f"Trained: {' to '.join(facts.dates)}", hours_text(facts)])))
     if searched := list(searched_here(facts.provenance)):
         lines.append(f"Settings not published, searched or chosen here: {', '.join(searched)}")
     lines += [f"Short budget: {short}" for short in facts.shorts]

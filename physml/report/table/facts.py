@@ -6,7 +6,7 @@ from typing import Any
 
 from physml.data import proof
 from physml.records import shipped
-from physml.records.costs import core_hours
+from physml.records.costs import core_hours, on_cpu
 from physml.records.schema import Record
 
 
@@ -23,7 +23,8 @@ class Facts:
     rules: tuple[str, ...] = ()  # which epoch's weights count
     dates: tuple[str, ...] = ()  # first and last day of the runs
     runs: int = 0
-    hours: float = 0.0  # core-hours of training and evaluation; hours on a GPU
+    hours: float = 0.0  # core-hours of training and evaluation
+    gpu_hours: float = 0.0  # of the runs that were on a GPU, from the first step or later
     shorts: tuple[str, ...] = ()
     provenance: dict[str, str] = field(default_factory=dict)  # experiment -> kind
     notes: tuple[str, ...] = ()  # on the data of an experiment
@@ -49,7 +50,8 @@ def facts_of(records: Sequence[Record]) -> Facts:
     }
     return Facts(
         runs=len(records),
-        hours=sum(map(core_hours, records)),
+        hours=sum(core_hours(record) for record in records if on_cpu(record)),
+        gpu_hours=sum(core_hours(record) for record in records if not on_cpu(record)),
         commits=each("code", "commit"),
         shipped=sum(map(shipped.is_shipped, records)),
         dirty=sum(bool((r.get("code") or {}).get("dirty")) for r in records),

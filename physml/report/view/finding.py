@@ -184,9 +184,10 @@ class Coverage:
             if self.enough < len(self.trained):
                 text += f" (at least {N_FOR_VERDICT} in {self.enough})"
         facts = self.table.facts
-        text += f"; {hours_text(facts)}" if facts.hours else ""
+        if hours := hours_text(facts):
+            text += f"; {hours}"
         if left := rest_text(self.table.rest):
-            text += f", {left} more" if facts.hours else f"; {left} core-hours"
+            text += f", {left} more" if hours and not facts.gpu_hours else f"; {left} core-hours"
             text += " to complete"
         if facts.shipped:
             some = "" if facts.shipped == facts.runs else f"{facts.shipped} of {facts.runs} runs "
