@@ -39,6 +39,7 @@ OWN = "own"  # the source of a table that no paper has
 QUOTED = "†"
 HEADS = (7, 12)  # characters of a head in a narrow table, at least
 MOST = 48  # lines of a matrix; of a longer one rows without a printed number stand in --long
+NAMED = 5  # of these rows at most; more are counted
 Form = Callable[[Summary | None, int], str]  # a number with so many digits
 TRIED = {"failed": "failed", "diverged": "div.", "running": "runs"}  # states that are words in a matrix
 
@@ -343,7 +344,8 @@ class View:
             yield f"Failed, {n} {'cell' if n == 1 else 'cells'}: {reason}"
         if self.left:
             names = "; ".join(row.label for row in self.left)
-            yield f"Rows without printed numbers (--long): {names}"
+            some = f"({len(self.left)}): --long" if len(self.left) > NAMED else f"(--long): {names}"
+            yield f"Rows without printed numbers {some}"
         if others := [column.title for column in self.table.spec.columns if column not in self.columns]:
             yield f"Without printed numbers (--long): {'; '.join(others)}"
         yield from self.table.unlike
