@@ -1,6 +1,5 @@
 """From any recurrent layer to a network. Axes: B batch, T time, D features, H units of a layer, O outputs."""
 
-import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
@@ -10,7 +9,16 @@ from torch.nn import functional as F
 
 from physml.base.check import has_shape, one_of, positive, within
 from physml.base.errors import InputError
-from physml.models.sequence.padding import on_padded, refuse_mixer_of_rows, refuse_reader_of_padding
+from physml.models.sequence.layer_contract import (
+    check_output,
+    check_signature,
+    last_output,
+    on_padded,
+    outputs_and_state,
+    refuse_mixer_of_rows,
+    refuse_reader_of_padding,
+    width_of,
+)
 from physml.models.start import truncated_normal
 
 
@@ -153,8 +161,8 @@ class SequenceModel(nn.Module):
         self._widths = []
         for _ in range(n_layers):
             layers.append(layer(width))
-            width = _width(layers[-1])
-            _check_signature(layers[-1])
+            width = width_of(layers[-1])
+            check_signature(layers[-1])
             self._widths.append(width)
         self.layers = nn.ModuleList(layers)
         if bare:
@@ -201,12 +209,12 @@ class SequenceModel(nn.Module):
         for i, layer in enumerate(self.layers):
             before = None if state is None else state[i]
             if unequal is None:
-                outputs, carried = _outputs_and_state(layer, layer(y, before))
+                outputs, carried = outputs_and_state(layer, layer(y, before))
             else:
                 if not self._padding_checked:
                     refuse_reader_of_padding(layer, y, unequal)
                 outputs, carried = on_padded(layer, y, before, unequal)
-            _check_output(layer, outputs, self._widths[i])
+            check_output(layer, outputs, self._widths[i])
             if self.training and not (self._rows_checked or torch.compiler.is_compiling()):
                 refuse_mixer_of_rows(layer, y)
             y = self._drop(outputs)
@@ -219,7 +227,7 @@ class SequenceModel(nn.Module):
             if lengths is not None and self.lengths:
                 y = y[torch.arange(y.shape[0], device=y.device), lengths.to(y.device) - 1]
             elif y is outputs:  # nothing was dropped
-                y = _last_output(layer, outputs, states[-1])
+                y = last_output(layer, outputs, states[-1])
             else:
                 y = y[:, -1]
         return self._answer(y), tuple(states)
@@ -312,26 +320,6 @@ def _mean(y: Tensor, lengths: Tensor | None) -> Tensor:
     return torch.where(true.unsqueeze(2), y, 0).sum(1) / n
 
 
-def _last_output(layer: nn.Module, outputs: Tensor, state: Any) -> Tensor:
-    """The output (B, H) of the last step: in the state, if the layer says so, else in `outputs` (B, T, H).
-
-    The backward pass of `outputs[:, -1]` fills an array (B, T, H) with zeros first.
-    """
-    for index in (where := _output_in_state(layer)) or ():
-        state = state[index]
-    return outputs[:, -1] if where is None else cast(Tensor, state)
-
-
-def _output_in_state(layer: nn.Module) -> tuple[int, ...] | None:
-    """The layer's `output_in_state`, unless a subclass has another `forward` or `step` than its class."""
-    for cls in type(layer).__mro__:
-        if "output_in_state" in vars(cls):
-            return cast("tuple[int, ...] | None", cast(Any, layer).output_in_state)
-        if not vars(cls).keys().isdisjoint(("forward", "step")):
-            return None
-    return None
-
-
 def _no_readout(width: int, d_out: int, init: str, bias_init: str, tied: bool | None) -> nn.Module:
     if width != d_out:
         raise InputError(
@@ -351,25 +339,6 @@ def _check_lengths(lengths: Tensor, n_steps: int) -> None:
             f"lengths must lie in [1, {n_steps}], the padded length; got {int(lengths.min())} to "
             f"{int(lengths.max())}."
         )
-
-
-def _outputs_and_state(layer: nn.Module, returned: Any) -> tuple[Tensor, Any]:
-    """The two things that a layer returns. InputError for the outputs alone."""
-    if not (isinstance(returned, tuple) and len(returned) == 2):
-        raise InputError(
-            f"{type(layer).__name__} must return (outputs, state); got {type(returned).__name__}. "
-            "A layer without a state returns (outputs, ())."
-        )
-    return returned
-
-
-def _check_output(layer: nn.Module, outputs: Tensor, width: int) -> None:
-    """Reads no size that an exported program leaves open."""
-    if outputs.dim() != 3 or outputs.shape[2] != width:
-        name, shape = type(layer).__name__, tuple(outputs.shape)
-        raise InputError(f"the output of {name} must have shape (B, T, {width}); got {shape}.")
-    if outputs.dtype == torch.float64 != next(layer.parameters(), outputs).dtype:
-        raise InputError(f"{type(layer).__name__} must keep the dtype of its input; its output is float64.")
 
 
 def _start_embedding(
@@ -392,22 +361,3 @@ def _start_embedding(
         embedding.padding_idx = padding
         with torch.no_grad():
             embedding.weight[padding] = 0
-
-
-def _check_signature(layer: nn.Module) -> None:
-    try:
-        inspect.signature(layer.forward).bind(None, None)
-    except TypeError as error:
-        raise InputError(f"{type(layer).__name__}.forward must take (u, state=None): {error}.") from error
-
-
-def _width(layer: nn.Module) -> int:
-    """The number of features that a layer hands on; torch's own layers have another name for it."""
-    if isinstance(layer, nn.RNNBase):
-        if not layer.batch_first:
-            raise InputError(f"{type(layer).__name__} must be made with batch_first=True; got False.")
-        return (layer.proj_size or layer.hidden_size) * (2 if layer.bidirectional else 1)
-    width = getattr(layer, "d_out", None)
-    if not isinstance(width, int):
-        raise InputError(f"{type(layer).__name__} must have an integer attribute d_out; got {width!r}.")
-    return width

@@ -52,7 +52,7 @@ def test_last_output_and_gradients_keep_their_bits(model: str, monkeypatch: pyte
     in_state = in_state and model != "wave_rnn"  # outputs batch first: the read-out would round otherwise
     assert (getattr(net.layers[-1], "output_in_state", None) is not None) == in_state
     fast = output_and_gradients(net, u)
-    monkeypatch.setattr("physml.models.sequence.rnn._output_in_state", lambda layer: None)
+    monkeypatch.setattr("physml.models.sequence.layer_contract._output_in_state", lambda layer: None)
     for quick, plain in zip(fast, output_and_gradients(net, u), strict=True):
         assert (quick is None) == (plain is None) and (quick is None or torch.equal(quick, plain))
 

@@ -1,4 +1,4 @@
-"""Layers of others, and padded sequences of unequal lengths. Axes: B batch, T time, D features, H units."""
+"""What a network asks of its recurrent layers. Axes: B batch, T time, D features, H units."""
 
 import inspect
 from typing import Any, cast
@@ -9,6 +9,64 @@ from torch import Tensor, nn
 from physml.base.errors import InputError
 
 FAR = 1e-3  # more than kernels differ by that are chosen by T
+
+
+def check_signature(layer: nn.Module) -> None:
+    try:
+        inspect.signature(layer.forward).bind(None, None)
+    except TypeError as error:
+        raise InputError(f"{type(layer).__name__}.forward must take (u, state=None): {error}.") from error
+
+
+def width_of(layer: nn.Module) -> int:
+    """The number of features that a layer hands on; torch's own layers have another name for it."""
+    if isinstance(layer, nn.RNNBase):
+        if not layer.batch_first:
+            raise InputError(f"{type(layer).__name__} must be made with batch_first=True; got False.")
+        return (layer.proj_size or layer.hidden_size) * (2 if layer.bidirectional else 1)
+    width = getattr(layer, "d_out", None)
+    if not isinstance(width, int):
+        raise InputError(f"{type(layer).__name__} must have an integer attribute d_out; got {width!r}.")
+    return width
+
+
+def outputs_and_state(layer: nn.Module, returned: Any) -> tuple[Tensor, Any]:
+    """The two things that a layer returns. InputError for the outputs alone."""
+    if not (isinstance(returned, tuple) and len(returned) == 2):
+        raise InputError(
+            f"{type(layer).__name__} must return (outputs, state); got {type(returned).__name__}. "
+            "A layer without a state returns (outputs, ())."
+        )
+    return returned
+
+
+def check_output(layer: nn.Module, outputs: Tensor, width: int) -> None:
+    """Reads no size that an exported program leaves open."""
+    if outputs.dim() != 3 or outputs.shape[2] != width:
+        name, shape = type(layer).__name__, tuple(outputs.shape)
+        raise InputError(f"the output of {name} must have shape (B, T, {width}); got {shape}.")
+    if outputs.dtype == torch.float64 != next(layer.parameters(), outputs).dtype:
+        raise InputError(f"{type(layer).__name__} must keep the dtype of its input; its output is float64.")
+
+
+def last_output(layer: nn.Module, outputs: Tensor, state: Any) -> Tensor:
+    """The output (B, H) of the last step: in the state, if the layer says so, else in `outputs` (B, T, H).
+
+    The backward pass of `outputs[:, -1]` fills an array (B, T, H) with zeros first.
+    """
+    for index in (where := _output_in_state(layer)) or ():
+        state = state[index]
+    return outputs[:, -1] if where is None else cast(Tensor, state)
+
+
+def _output_in_state(layer: nn.Module) -> tuple[int, ...] | None:
+    """The layer's `output_in_state`, unless a subclass has another `forward` or `step` than its class."""
+    for cls in type(layer).__mro__:
+        if "output_in_state" in vars(cls):
+            return cast("tuple[int, ...] | None", cast(Any, layer).output_in_state)
+        if not vars(cls).keys().isdisjoint(("forward", "step")):
+            return None
+    return None
 
 
 def on_padded(layer: nn.Module, u: Tensor, state: Any, lengths: Tensor) -> tuple[Tensor, Any]:
