@@ -130,6 +130,13 @@ BOMBS = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("form", [b"}%bNs.", b"}(%bNu.", b"(%bNd.", b"\x8f(%b\x90.", b"(%b\x91."])
+def test_keys_that_take_ages_to_hash_are_refused(form: bytes) -> None:
+    """In a dict, one by one or several, and in a set: sixty tuples, each of the one before twice."""
+    refused(b"\x80\x04" + form % (b")" + 60 * b"2\x86"), arrays, "a key of tuples inside a tuple")
+    assert len(unpickle(b"\x80\x04" + form % b"K\x01K\x02\x86", arrays, "f")) == 1
+
+
 def test_a_pickle_takes_no_more_memory_than_it_has() -> None:
     """In a process of its own: the unpickler written in C would be killed by some of them."""
     code = (

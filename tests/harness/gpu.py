@@ -16,13 +16,10 @@ def agrees_on_a_gpu(layer: nn.Module, call: Callable[..., Any], *inputs: Tensor)
     """Outputs and all gradients of call(layer, *inputs), there and in double precision on the CPU.
 
     Args:
-        layer: in double precision and evaluation; it ends on the GPU, torch's recurrent layers in training:
-            cuDNN has no gradient in evaluation.
+        layer: in double precision; it ends on the GPU.
         inputs: in double precision, or of whole numbers.
     """
     exact = _computed(layer, call, inputs, "cpu", torch.float64)
-    for part in layer.modules():
-        part.train(isinstance(part, nn.RNNBase))
     result = _computed(layer.float().cuda(), call, inputs, "cuda", torch.float32)
     assert exact.keys() == result.keys()
     least = max(float(x.abs().max()) for x in exact.values()) / 100

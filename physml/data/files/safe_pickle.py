@@ -308,6 +308,27 @@ def unpickle(content: bytes, allowed: Allowed, where: str) -> Any:
 
 
 _PICKLE: Any = pickle._Unpickler
+# What an opcode hashes, of the stack since the last mark.
+HASHED: dict[bytes, slice] = {
+    pickle.DICT: slice(None, None, 2),
+    pickle.SETITEMS: slice(None, None, 2),
+    pickle.SETITEM: slice(-2, -1),
+    pickle.ADDITEMS: slice(None),
+    pickle.FROZENSET: slice(None),
+}
+
+
+def _flat_keys(opcode: bytes, which: slice) -> Callable[[Any], None]:
+    """Python hashes a tuple anew each time: sixty that hold the one before twice take 2^60 steps."""
+    load: Callable[[Any], None] = _PICKLE.dispatch[opcode[0]]
+
+    def checked_load(self: Any) -> None:
+        for key in self.stack[which]:
+            if isinstance(key, tuple) and any(isinstance(part, tuple) for part in key):
+                raise Refused("it has a key of tuples inside a tuple")
+        load(self)
+
+    return checked_load
 
 
 class _Unpickler(_PICKLE):
@@ -332,6 +353,7 @@ class _Unpickler(_PICKLE):
 
     dispatch: ClassVar = {
         **_PICKLE.dispatch,
+        **{opcode[0]: _flat_keys(opcode, which) for opcode, which in HASHED.items()},
         pickle.BUILD[0]: load_build,
         pickle.BYTEARRAY8[0]: load_bytearray8,
     }

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from physml.base.check import count, one_of
+from physml.models.sequence.gated import TorchLayer
 
 Fuse = Literal["cat", "max", "sum", "mean", "lstm", "att"]
 FUSIONS = ("cat", "max", "sum", "mean", "lstm", "att")
@@ -34,12 +35,12 @@ class Fusion(nn.Module):
         count("d", d)
         count("n", n)
         self.fuse, self.d_out = fuse, n * d if fuse == "cat" else d
-        self.lstm: nn.LSTM | None = None
+        self.lstm: TorchLayer | None = None
         self.score: nn.Linear | None = None
         if fuse == "lstm":
             units = max(1, n * d // 2)
             self.lstm, self.score = (
-                nn.LSTM(d, units, bidirectional=True, batch_first=True),
+                TorchLayer("LSTM", d, units, bidirectional=True),
                 nn.Linear(2 * units, 1),
             )
         elif fuse == "att":

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from physml.base.check import one_of, positive
 from physml.base.errors import InputError
-from physml.models.sequence.gated import TorchLayer, compiled, lstm_step
+from physml.models.sequence.gated import TorchLayer, compiled, in_training, lstm_step
 from physml.ops.cell import recurrence
 from physml.ops.sequence import initial_state, no_autocast, reversed_within, sequence, zero_behind
 
@@ -107,7 +107,9 @@ class BiLSTM(nn.Module):
             return forwards, backwards, (h, c, k, d)
         if lengths is not None:
             (forwards, h, c), (backwards, k, d) = (
-                torch.lstm(y, (h0[None], c0[None]), [*weights], True, 1, 0.0, self.training, False, True)
+                torch.lstm(
+                    y, (h0[None], c0[None]), [*weights], True, 1, 0.0, in_training(self, x), False, True
+                )
                 for y, weights in zip((x, reversed_within(x, lengths)), self.cell.all_weights, strict=True)
             )
             return forwards, backwards, (h[0], c[0], k[0], d[0])

@@ -45,9 +45,14 @@ class TorchLayer(nn.RNNBase):
         layer = {"LSTM": torch.lstm, "GRU": torch.gru, "RNN_TANH": torch.rnn_tanh}[self.mode]
         weights = [x for direction in self.all_weights for x in direction]
         before = state if self.mode == "LSTM" else state[0]
-        sizes = True, 1, 0.0, self.training, self.bidirectional, True
+        sizes = True, 1, 0.0, in_training(self, u), self.bidirectional, True
         results: tuple[Tensor, ...] = layer(u, before, weights, *sizes)  # type: ignore[operator]
         return results
+
+
+def in_training(layer: nn.Module, u: Tensor) -> bool:
+    """The flag for torch's layers; without dropout it moves no number, and cuDNN needs it for gradients."""
+    return layer.training or (u.is_cuda and torch.is_grad_enabled())
 
 
 class LSTM(nn.Module):

@@ -1,4 +1,4 @@
-"""What a network asks of its recurrent layers. Axes: B batch, T time, D features, H units."""
+"""The contract of recurrent layers with their network. Axes: B batch, T time, D features, H units."""
 
 import inspect
 from typing import Any, cast
