@@ -214,18 +214,23 @@ def show_plan(planned: "Sequence[Planned]", names: Mapping[str, str] | None = No
     Settings without a run come first, and those that cost least first among them. names: of settings, where
     others are shorter.
     """
+    from physml.queue.engines import session
+    from physml.queue.planning import on_cpu
+
     settings: dict[str, list[Planned]] = {}
     for run in planned:
         settings.setdefault(run.spec.setting, []).append(run)
     names = names or {}
     entries = (_Setting(names.get(name, name), runs) for name, runs in settings.items())
     rows = sorted(entries, key=lambda row: row.order)
-    lines = [Line(("setting", "to do", "ms/step", "core-h each", "all", "state"))]
+    devices = {on_cpu(run.spec) for run in planned}
+    unit = "core-" if devices == {True} else "GPU-" if devices == {False} else ""
+    lines = [Line(("setting", "to do", "ms/step", f"{unit or 'core- or GPU-'}h each", "all", "state"))]
     print(aligned([*lines, *(row.line() for row in rows)], terminal_width(200)))
     counted = [run for run in planned if run.counts]
     known = [run.cost.hours for run in counted if run.cost.hours is not None]
     unknown = len(counted) - len(known)
-    hours = [f"{sum(known):.2f} core-hours"] if known or not unknown else []
+    hours = [f"{sum(known):.2f} {unit}hours"] if known or not unknown else []
     hours += [f"{unknown} of unknown time (--plan --probe measures)"] if unknown else []
     useless = sum(run.todo and not run.counts for run in planned)
     more = f"; {useless} more would not count" if useless else ""
@@ -233,8 +238,6 @@ def show_plan(planned: "Sequence[Planned]", names: Mapping[str, str] | None = No
     print(f"{runs}, {len(counted)} to do: {', '.join(hours)}{more}")
     for line in _blocked_lines(planned):
         print(line)
-    from physml.queue.engines import session
-
     if elsewhere := session.current():
         print(f"\n{elsewhere.describe(planned)}")
 

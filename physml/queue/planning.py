@@ -75,7 +75,7 @@ def plan(specs: list[RunSpec], *, force: bool = False, probe: bool = False) -> l
                 if reason := blocked_by(spec.config, spec.datasets):
                     known[setting] = Planned(spec, "blocked", reason=reason)
                 else:
-                    cost = _of_records(*setting, _on_cpu(spec)) or _of_probe(spec, probe)
+                    cost = _of_records(*setting, on_cpu(spec)) or _of_probe(spec, probe)
                     substitute = substitute_for(spec.config, spec.datasets)
                     known[setting] = Planned(spec, state, cost, substitute=substitute)
             shared = known[setting]
@@ -87,7 +87,7 @@ def plan(specs: list[RunSpec], *, force: bool = False, probe: bool = False) -> l
 def refuse_long(planned: Sequence[Planned]) -> None:
     """ConfigError where a run of this machine's cores takes longer than a person may expect."""
     for run in planned:
-        if run.todo and _on_cpu(run.spec) and (run.cost.hours or 0.0) > LONG:
+        if run.todo and on_cpu(run.spec) and (run.cost.hours or 0.0) > LONG:
             raise ConfigError(
                 f"{run.spec.label} takes about {run.cost.hours:.0f} core-hours on this machine. Say --yes to "
                 "start it, or --max-hours H to stop in between; the same command goes on."
@@ -149,14 +149,14 @@ def _of_probe(
     return _here(costs.of_line(line)) if line else UNKNOWN
 
 
-def _on_cpu(spec: RunSpec) -> bool:
+def on_cpu(spec: RunSpec) -> bool:
     """Looked up without torch, whose import takes longer than a plan."""
     device = spec.config["runtime"]["device"]
     return device == "cpu" or (device == "auto" and not Path("/dev/nvidiactl").exists())
 
 
 def _key(spec: RunSpec) -> str:
-    kind = "cpu" if _on_cpu(spec) else spec.config["runtime"]["device"].replace(":", "-")
+    kind = "cpu" if on_cpu(spec) else spec.config["runtime"]["device"].replace(":", "-")
     return f"{spec.place.identity}-{kind}-{spec.config['runtime']['backend']}"
 
 

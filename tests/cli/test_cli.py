@@ -317,6 +317,12 @@ def test_plans_are_aligned_columns_that_nothing_is_cut_from(
     assert not list((own_roots / "results").rglob("*.json"))
 
 
+def test_a_plan_for_a_gpu_says_so(physml: Physml) -> None:
+    _, out, _ = physml("run", "model=lem", "task=adding", "profile=smoke", "runtime.device=cuda", "--plan")
+    head, *_, total = out.strip().splitlines()
+    assert "GPU-h each" in head and total.startswith("1 run, 1 to do: ")
+
+
 def test_a_plan_measures_nothing_unless_it_is_to(physml: Physml, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("physml.queue.planning.start_worker", pytest.fail)
     code, out, _ = physml("run", "-m", *TINY, "seed=0,1", "--plan")
