@@ -45,11 +45,10 @@ def hours_text(facts: Facts) -> str:
     """Hours of the runs on CPUs and on GPUs, with two digits; empty where there were none.
 
     Example:
-        >>> hours_text(Facts(hours=0.01234, gpu_hours=2.0))
+        >>> hours_text(Facts(hours={"core-hours": 0.01234, "GPU-hours": 2.0}))
         '0.012 core-hours, 2 GPU-hours'
     """
-    hours = {"core-hours": facts.hours, "GPU-hours": facts.gpu_hours}
-    return ", ".join(f"{_number(value)} {unit}" for unit, value in hours.items() if value)
+    return ", ".join(f"{_number(value)} {unit}" for unit, value in facts.hours.items())
 
 
 def rest_text(rest: Rest) -> str:

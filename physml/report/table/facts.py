@@ -6,7 +6,7 @@ from typing import Any
 
 from physml.data import proof
 from physml.records import shipped
-from physml.records.costs import core_hours, on_cpu
+from physml.records.costs import MOVED, core_hours
 from physml.records.schema import Record
 
 
@@ -23,8 +23,7 @@ class Facts:
     rules: tuple[str, ...] = ()  # which epoch's weights count
     dates: tuple[str, ...] = ()  # first and last day of the runs
     runs: int = 0
-    hours: float = 0.0  # core-hours of training and evaluation
-    gpu_hours: float = 0.0  # of the runs that were on a GPU, from the first step or later
+    hours: dict[str, float] = field(default_factory=dict)  # of training and evaluation, by unit
     shorts: tuple[str, ...] = ()
     provenance: dict[str, str] = field(default_factory=dict)  # experiment -> kind
     notes: tuple[str, ...] = ()  # on the data of an experiment
@@ -50,8 +49,7 @@ def facts_of(records: Sequence[Record]) -> Facts:
     }
     return Facts(
         runs=len(records),
-        hours=sum(core_hours(record) for record in records if on_cpu(record)),
-        gpu_hours=sum(core_hours(record) for record in records if not on_cpu(record)),
+        hours=_hours(records),
         commits=each("code", "commit"),
         shipped=sum(map(shipped.is_shipped, records)),
         dirty=sum(bool((r.get("code") or {}).get("dirty")) for r in records),
@@ -65,6 +63,17 @@ def facts_of(records: Sequence[Record]) -> Facts:
         notes=_notes(records),
         unproven=_unproven(records),
     )
+
+
+def _hours(records: Sequence[Record]) -> dict[str, float]:
+    hours: dict[str, float] = {}
+    for record in records:
+        if spent := core_hours(record):
+            device = str((record.get("machine") or {}).get("device"))
+            kind = "core-hours" if device == "cpu" else "GPU-hours"
+            unit = f"hours on {device.replace(MOVED, ', then ')}" if MOVED in device else kind
+            hours[unit] = hours.get(unit, 0.0) + spent
+    return dict(sorted(hours.items(), key=lambda item: item[0] != "core-hours"))
 
 
 def _notes(records: Sequence[Record]) -> tuple[str, ...]:

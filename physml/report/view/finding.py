@@ -187,7 +187,7 @@ class Coverage:
         if hours := hours_text(facts):
             text += f"; {hours}"
         if left := rest_text(self.table.rest):
-            text += f", {left} more" if hours and not facts.gpu_hours else f"; {left} core-hours"
+            text += f", {left} more" if facts.hours.keys() == {"core-hours"} else f"; {left} core-hours"
             text += " to complete"
         if facts.shipped:
             some = "" if facts.shipped == facts.runs else f"{facts.shipped} of {facts.runs} runs "
