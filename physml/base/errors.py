@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from importlib.metadata import requires
+from importlib.metadata import PackageNotFoundError, requires
 from types import ModuleType
 
 
@@ -107,9 +107,11 @@ def needed_by(purpose: str) -> Iterator[None]:
 def to_install(extra: str) -> str:
     """The command that installs an extra, by the names of its packages: physml may be on no index."""
     pattern = rf"extra == ['\"]{extra}['\"]"
-    requirements = [
-        text.partition(";")[0].strip() for text in requires("physml") or [] if re.search(pattern, text)
-    ]
+    try:
+        known = requires("physml") or []
+    except PackageNotFoundError:  # a checkout that is not installed
+        return f"make setup, or pip install '.[{extra}]' in the checkout"
+    requirements = [text.partition(";")[0].strip() for text in known if re.search(pattern, text)]
     return f"pip install {' '.join(shlex.quote(text) for text in requirements)}"
 
 

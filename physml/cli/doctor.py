@@ -148,7 +148,12 @@ def _packages() -> Iterator[Row]:
     """Installed versions against the tested ones, without importing anything; extras that are not whole."""
     tested, shown = _tested(), set()
     lacking: dict[str, list[str]] = {}
-    for requirement in importlib.metadata.requires("physml") or []:
+    try:
+        requirements = importlib.metadata.requires("physml") or []
+    except importlib.metadata.PackageNotFoundError:
+        yield Row("physml", "a checkout, not installed: no version is compared", "note", f"{MEND} does")
+        return
+    for requirement in requirements:
         name = re.split(r"[^A-Za-z0-9_.-]", requirement, maxsplit=1)[0]
         extra = re.search(r"extra == ['\"](\w+)['\"]", requirement)
         if name == "physml":  # the extra that means all others

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from physml.base.errors import to_install
 from physml.cli import doctor, main
 from physml.cli.doctor import Row
 
@@ -53,6 +54,11 @@ def test_packages_that_are_missing_or_of_another_version(monkeypatch: pytest.Mon
     monkeypatch.setattr(importlib.metadata, "version", version)
     monkeypatch.setattr(doctor, "_tested", lambda: tested | {"numpy": "0.1"})
     packages = rows("packages")
+    with monkeypatch.context() as context:
+        context.setattr(importlib.metadata, "requires", lambda name: version("scipy"))
+        assert "not installed" in rows("packages")["physml"].value
+        context.setattr("physml.base.errors.requires", lambda name: version("scipy"))
+        assert to_install("search") == "make setup, or pip install '.[search]' in the checkout"
     assert (packages["numpy"].state, packages["scipy"].state) == ("note", "missing")
     assert "the tested version is 0.1" in packages["numpy"].value and "make setup" in packages["scipy"].hint
     assert packages["extra dev"].value == "not installed: ruff"
