@@ -163,6 +163,7 @@ def test_a_file_that_cannot_be_packed_is_named_and_nothing_is_removed(tmp_path: 
 
 def test_the_command_packs_all_folders_and_one_process_at_a_time(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
+    monkeypatch.setenv("PHYSML_RUNS", str(tmp_path / "work"))
     for folder in ("t/a", "t/b"):
         write(tmp_path / "runs" / folder)
     with files.locked(tmp_path / "work" / "pack" / "lock"):
