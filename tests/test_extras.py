@@ -30,12 +30,7 @@ def base(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A Python without extras, its workers included."""
     others = {"pandas", "sklearn", "pyarrow", "numba", "huggingface_hub"}
     (tmp_path / "sitecustomize.py").write_text(BLOCKED.format(names=set(EXTRAS) | others), encoding="utf-8")
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(tmp_path),
-        **own_folders(tmp_path),
-        "PHYSML_FORK": "1",
-    }
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), **own_folders(tmp_path), "PHYSML_FORK": "1"}
     environment.pop("PHYSML_DATA", None)
     command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
@@ -56,14 +51,11 @@ def test_every_extra_is_one_of_the_project() -> None:
     assert all(">" in requirement for requirement in project["dependencies"])
 
 
-def test_a_missing_extra_says_what_needs_it_and_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_says_what_needs_it_and_other_modules_are_not_taken_for_one(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     message = r"a search needs optuna\. Install it with: pip install 'optuna>=4\.0'"
     with pytest.raises(MissingExtra, match=message), needed_by("a search"):
         import optuna  # noqa: F401
-
-
-def test_other_missing_modules_are_not_taken_for_extras() -> None:
     with pytest.raises(ModuleNotFoundError), needed_by("a search"):
         import no_such_module  # noqa: F401
 

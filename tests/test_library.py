@@ -31,7 +31,7 @@ from physml.training.evaluate import apply
 NAMES = [name for name in physml.__all__ if name != "__version__"]
 
 
-def test_every_name_is_there_and_type_checkers_see_the_same() -> None:
+def test_every_name_is_there_for_type_checkers_too_and_every_class_of_a_config_is_one() -> None:
     tree = ast.parse((PACKAGE / "__init__.pyi").read_text(encoding="utf-8"))
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     typed = {(name.name, str(node.module)) for node in imports for name in node.names}
@@ -40,9 +40,6 @@ def test_every_name_is_there_and_type_checkers_see_the_same() -> None:
         assert getattr(physml, name) is getattr(importlib.import_module(module), name)
     assert set(physml.__all__) <= set(dir(physml))
     assert (PACKAGE / "py.typed").is_file()
-
-
-def test_every_class_of_a_model_config_is_a_name() -> None:
     texts = [path.read_text(encoding="utf-8") for path in (CONF / "model").glob("*.yaml")]
     targets = {target for text in texts for target in re.findall(r"_target_: (physml\.[\w.]+)", text)}
     assert len(targets) > 80

@@ -16,9 +16,13 @@ from physml.report.outcome import ALL
 EXPERIMENT = "lem/fitzhugh_nagumo-lem"
 
 
-def test_a_table_as_text_is_the_one_of_the_readme() -> None:
+def test_a_table_as_text_is_the_one_of_the_readme_and_names_that_are_not_there_are_refused() -> None:
     shown = (ROOT / "README.md").read_text(encoding="utf-8").partition("```text\n")[2].partition("\n```")[0]
     assert str(results.table("thesis-5.4")) == shown
+    refuses(ConfigError, r"there is no table 'lem-44'\. Did you mean lem-4", results.cells, "lem-44")
+    with pytest.raises(ConfigError, match=r"there are no runs of lem/fitzhugh_nagumo-lme\. Did you mean"):
+        results.runs("lem/fitzhugh_nagumo-lme")
+    refuses(ConfigError, "is a table of settings: it has no runs", results.table, "lem-8")
 
 
 def test_cells_have_print_and_runs() -> None:
@@ -68,13 +72,6 @@ def test_without_pandas_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingExtra, match=r"to_pandas\(\) needs pandas\. Install it with: pip install"):
         results.runs(EXPERIMENT).to_pandas()
-
-
-def test_names_that_are_not_there_and_a_table_of_settings() -> None:
-    refuses(ConfigError, r"there is no table 'lem-44'\. Did you mean lem-4", results.cells, "lem-44")
-    with pytest.raises(ConfigError, match=r"there are no runs of lem/fitzhugh_nagumo-lme\. Did you mean"):
-        results.runs("lem/fitzhugh_nagumo-lme")
-    refuses(ConfigError, "is a table of settings: it has no runs", results.table, "lem-8")
 
 
 def test_runs_of_the_reader_count_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

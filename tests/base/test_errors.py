@@ -14,11 +14,7 @@ from physml.base.errors import InputError, suggest
 
 @pytest.mark.parametrize(
     ("kinds", "code"),
-    [
-        ("InputError ConfigError DataError RecordError MissingExtra", 2),
-        ("RunFailed", 1),
-        ("Preempted", 75),
-    ],
+    [("InputError ConfigError DataError RecordError MissingExtra", 2), ("RunFailed", 1), ("Preempted", 75)],
 )
 def test_every_error_has_the_exit_code_that_is_documented(kinds: str, code: int) -> None:
     for kind in kinds.split():

@@ -74,7 +74,7 @@ def test_looking_whether_a_lock_is_held_disturbs_nobody(tmp_path):
     watcher.join()
 
 
-def test_busy_comes_soon_and_who_has_time_waits_for_the_lock(tmp_path):
+def test_busy_comes_soon_who_has_time_waits_and_nothing_started_has_no_lock(tmp_path) -> None:
     began = time.monotonic()
     with lock.held(tmp_path), pytest.raises(Busy), lock.held(tmp_path):
         pass
@@ -84,8 +84,5 @@ def test_busy_comes_soon_and_who_has_time_waits_for_the_lock(tmp_path):
         threading.Timer(0.8, first.pop_all().close).start()
     with lock.held(tmp_path, wait_s=60):
         assert lock.is_held(tmp_path)
-
-
-def test_no_lock_where_nothing_was_started(tmp_path):
     assert not lock.is_held(tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()

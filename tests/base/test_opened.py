@@ -42,12 +42,9 @@ def test_what_is_no_file_is_refused_by_its_kind(place: str, flags: int, tmp_path
     assert caught.value.strerror == f"{kind}, expected a file"
 
 
-def test_links_are_followed_where_they_may_be() -> None:
+def test_links_are_followed_and_a_file_is_read_up_to_its_bound(tmp_path) -> None:
     assert opened.irregular(Path("/dev/zero"), links=True) == "a device"
     assert opened.irregular(Path("/nowhere")) is None
-
-
-def test_a_file_is_read_up_to_its_bound_and_a_whole_number_that_no_float_holds_is_refused(tmp_path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * 100)
     assert opened.read_bytes(path, 100) == b"x" * 100

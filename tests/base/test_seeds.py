@@ -20,16 +20,13 @@ def test_a_seed_fits_a_generator_and_is_derived_again(seed: int, parts: list[str
     assert derive(seed, *parts) == value
 
 
-def test_seeds_are_the_same_everywhere_and_streams_differ_by_seed_name_and_number() -> None:
-    """Written down, because a changed derivation would change every run."""
+def test_seeds_and_streams_are_the_same_everywhere_and_differ_by_seed_name_and_number() -> None:
+    # Written down, because a changed derivation would change every run.
     assert derive(0, "init") == 1519069808562059438
     assert derive(3, "order", 12) == 3891089157855093490
     known = [(seed, *rest) for seed in range(5) for rest in itertools.product(("init", "order"), range(5))]
     known += [(1, "order", 23), (12, "order", 3), (1, 2, 3), (12, 3)]
     assert len({derive(*parts) for parts in known}) == len(known)
-
-
-def test_a_stream_repeats_itself_and_shifts_no_other_nor_the_global_generator() -> None:
     before = torch.get_rng_state()
     first = torch.rand(5, generator=stream(0, "order", 1))
     again, other = stream(0, "order", 1), stream(0, "order", 2)

@@ -19,18 +19,7 @@ from physml.base import files
 from physml.base.errors import InputError
 from physml.base.paths import ROOT
 from physml.records import provenance
-from scripts.bench import (
-    check_backends,
-    gemm,
-    growth,
-    keeping,
-    memory,
-    plot,
-    report,
-    run,
-    store,
-    targets,
-)
+from scripts.bench import check_backends, gemm, growth, keeping, memory, plot, report, run, store, targets
 from scripts.bench.official import OfficialLoop
 from scripts.bench.rounds import interleave, plan, sample
 from scripts.bench.variants import VARIANTS, Step, batch, layer, step_of
@@ -144,8 +133,8 @@ def test_operations_are_those_that_torch_counts(workload: Workload) -> None:
     assert counter.get_total_flops() == workload.flops - no_gradient
 
 
-def test_the_limits_of_known_cases() -> None:
-    """Milliseconds at 101 GFLOP/s."""
+def test_the_limits_of_known_cases_and_a_slope_is_an_exponent() -> None:
+    # Milliseconds at 101 GFLOP/s.
     limits = {w.name: round(w.flops / 101e6) for w in WORKLOADS}
     assert limits == {
         "cornn-psmnist-128": 184,
@@ -158,6 +147,7 @@ def test_the_limits_of_known_cases() -> None:
         "unicornn-psmnist": 196,
         "unicornn-eigenworms": 10,
     }
+    assert growth.slope((1, 2, 4), (3.0, 12.0, 48.0)) == 2.0
 
 
 @by_name
@@ -224,10 +214,6 @@ def test_slow_ones_get_fewer_samples_but_three_and_their_first_call_counts(monke
     assert (timing["n"], timing["calls"]) == (3, 1)
 
 
-def test_a_slope_is_an_exponent() -> None:
-    assert growth.slope((1, 2, 4), (3.0, 12.0, 48.0)) == 2.0
-
-
 # ---------------------------------------------------------------------------- targets
 
 
@@ -281,7 +267,7 @@ def test_without_an_official_loop_the_reference_is_the_loop_and_what_did_not_run
 # ---------------------------------------------------------------------------- results
 
 
-def test_a_machine_class_names_no_host() -> None:
+def test_a_machine_class_names_no_host_and_a_system_that_tells_less_gives_less(tmp_path: Path) -> None:
     assert store.machine_class({"cpu": "AMD EPYC", "cores": 2}) == "cpu-amd-epyc-2-cores"
     assert store.machine_class({"cpu": "x", "cores": 16, "gpu": "NVIDIA H200"}) == "gpu-nvidia-h200"
     name = store.machine_class({"cpu": "Intel(R) Xeon(R) Gold 6230 @ 2.10GHz", "cores": 40})
@@ -290,6 +276,13 @@ def test_a_machine_class_names_no_host() -> None:
     assert store.machine_class(fine) == "cpu-amd-epyc-zen-5-avx-512-2-cores"
     assert store.machine_name(fine) == "AMD EPYC (Zen 5, AVX-512), 2 cores"
     assert os.uname().nodename not in json.dumps(store.machine("cpu"))
+    assert provenance.cpu_facts(tmp_path / "none") == {}
+    files.write_text(tmp_path / "cpuinfo", "processor\t: 0\nBogoMIPS\t: 50.00\nCPU part\t: 0xd40\n")
+    assert provenance.cpu_facts(tmp_path / "cpuinfo") == {}
+    assert (
+        provenance.cpu_facts(cpuinfo(tmp_path, "AuthenticAMD", 23, 49, 0, "sse2 avx avx2"))["vectors"]
+        == "AVX2"
+    )
 
 
 def cpuinfo(folder: Path, *numbers: object) -> Path:
@@ -320,19 +313,7 @@ def test_generations_of_processors(tmp_path: Path, numbers: tuple[object, ...], 
     assert (facts["family"], facts["model"], facts["stepping"]) == numbers[1:]
 
 
-def test_a_system_that_tells_less_gives_less(tmp_path: Path) -> None:
-    assert provenance.cpu_facts(tmp_path / "none") == {}
-    files.write_text(tmp_path / "cpuinfo", "processor\t: 0\nBogoMIPS\t: 50.00\nCPU part\t: 0xd40\n")
-    assert provenance.cpu_facts(tmp_path / "cpuinfo") == {}
-    assert (
-        provenance.cpu_facts(cpuinfo(tmp_path, "AuthenticAMD", 23, 49, 0, "sse2 avx avx2"))["vectors"]
-        == "AVX2"
-    )
-
-
-def test_a_run_of_one_workload_updates_its_part_alone(
-    results: Path, small: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_of_one_workload_updates_its_part_alone(results, small: None, monkeypatch, capsys) -> None:
     monkeypatch.setattr(memory, "measure", lambda *_: {"mib": 1.0})
     assert run.main(["--rounds", "1", "--budget-s", "0", "--workload", "lem-fhn,cornn-psmnist-128"]) == 0
     (path,) = results.glob("*.json")

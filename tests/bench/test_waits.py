@@ -31,13 +31,10 @@ def test_every_way_is_timed_or_says_why_not(results: Path, capsys: pytest.Captur
     assert "| GCN, 20 edges" in printed and "| LEM H128, B2 T3" in printed
 
 
-def test_a_command_is_counted_with_its_children(tmp_path: Path) -> None:
+def test_a_command_is_counted_with_its_children_and_clusters_and_the_whole_graph_train(tmp_path) -> None:
     assert 0.01 < waits.processes(["--version"], str(tmp_path)) < 60
     with pytest.raises(waits.RunFailed, match="physml run no=thing: "):
         waits.processes(["run", "no=thing"], str(tmp_path))
-
-
-def test_clusters_and_the_whole_graph_are_trained() -> None:
     for sample, steps in ((clusters.WAYS["whole graph"], 1), (clusters.SAMPLE, 20)):
         summary = clusters.train(sample, 1, 600, 4000)
         assert summary["steps"] == steps and 0 <= summary["accuracy"][0] <= 100

@@ -59,7 +59,7 @@ def kept(name: str, identity: str, seeds: range, shift: float, experiment: str =
     return path
 
 
-def test_two_rows_of_a_table(physml: Physml) -> None:
+def test_two_rows_of_a_table_and_records_of_ones_own_are_compared(physml: Physml) -> None:
     code, out, err = physml("compare", "GraphCON-GCN", "--table", "graphcon-2", "MLP", "--out", "it.md")
     assert (code, err) == (0, "")
     assert out.startswith("graphcon-2: GraphCON-GCN (A) against MLP (B)\n")
@@ -69,6 +69,15 @@ def test_two_rows_of_a_table(physml: Physml) -> None:
         assert f"{column}: test/accuracy, higher is better" not in out  # the runs: --long
     assert "10 splits" in out and out.endswith("written: it.md\n")
     assert Path("it.md").read_text().startswith("# graphcon-2: GraphCON-GCN (A) against MLP (B)\n")
+    first, second = kept("mine-a", "aaaaaaaa", range(5), 1.0), kept("mine-b", "bbbbbbbb", range(5), 2.0)
+    code, out, _ = physml("compare", "mine-a", "adhoc/mine-b", "--out", "it.csv")
+    assert code == 0 and "mine-a is better than adhoc/mine-b" in " ".join(out.split())
+    assert Path("it.csv").read_text().count(",pair\n") == 5
+    code, out, _ = physml("compare", str(first), str(second))
+    assert code == 0 and "adhoc/mine-a aaaaaaaa is better" in " ".join(out.split())
+    kept("mine-a", "cccccccc", range(2), 1.0)
+    code, _, err = physml("compare", "mine-a", "mine-b")
+    assert code == 2 and "adhoc/mine-a has runs of 2 settings. Name a record of one instead" in err
 
 
 def test_the_output_in_the_docs_is_real_and_nothing_is_trained(physml: Physml, tmp_path: Path) -> None:
@@ -87,18 +96,6 @@ def test_columns_without_runs_are_named_and_two_experiments_have_one_metric(phys
     code, out, _ = physml("compare", "g2/texas-mlp", "g2/texas-gcn", "--metric", "test/accuracy")
     assert code == 0 and "cross_entropy" not in out
     assert "test/accuracy: g2/texas-mlp is better than g2/texas-gcn by" in " ".join(out.split())
-
-
-def test_records_of_ones_own(physml: Physml) -> None:
-    first, second = kept("mine-a", "aaaaaaaa", range(5), 1.0), kept("mine-b", "bbbbbbbb", range(5), 2.0)
-    code, out, _ = physml("compare", "mine-a", "adhoc/mine-b", "--out", "it.csv")
-    assert code == 0 and "mine-a is better than adhoc/mine-b" in " ".join(out.split())
-    assert Path("it.csv").read_text().count(",pair\n") == 5
-    code, out, _ = physml("compare", str(first), str(second))
-    assert code == 0 and "adhoc/mine-a aaaaaaaa is better" in " ".join(out.split())
-    kept("mine-a", "cccccccc", range(2), 1.0)
-    code, _, err = physml("compare", "mine-a", "mine-b")
-    assert code == 2 and "adhoc/mine-a has runs of 2 settings. Name a record of one instead" in err
 
 
 @pytest.fixture

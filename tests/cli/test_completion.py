@@ -3,7 +3,6 @@
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -26,7 +25,7 @@ def completed(text: str, *words: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_bash_completes_commands_options_and_ids(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bash_completes_commands_options_and_ids_and_accepts_others(capsys) -> None:
     text = script("bash", capsys)
     assert subprocess.run(["bash", "-n"], input=text, text=True, timeout=60).returncode == 0
     assert {"table", "run", "completion", "pilot"} <= completed(text, "physml", "")
@@ -34,6 +33,8 @@ def test_bash_completes_commands_options_and_ids(capsys: pytest.CaptureFixture[s
     tables = {name for name in conf_files.files("table") if name.startswith("lem-1")}
     assert completed(text, "physml", "table", "lem-1") == tables and len(tables) > 1
     assert "lem-fig-4" in completed(text, "physml", "figure", "lem-fig")
+    script("bash", capsys)
+    assert main.parsed(["table", "./mine.yaml"]).ids == ["./mine.yaml"]
 
 
 @pytest.mark.parametrize("shell", ["zsh", "tcsh"])
@@ -44,12 +45,7 @@ def test_other_shells_have_a_script_too(shell: str, capsys: pytest.CaptureFixtur
         assert subprocess.run(["zsh", "-n"], input=text, text=True, timeout=60).returncode == 0
 
 
-def test_ids_that_are_no_names_are_still_accepted(capsys: pytest.CaptureFixture[str]) -> None:
-    script("bash", capsys)
-    assert main.parsed(["table", "./mine.yaml"]).ids == ["./mine.yaml"]
-
-
-def test_a_file_whose_name_is_a_command_is_refused(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_a_file_named_as_a_command_and_a_missing_extra_are_refused(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setenv("PHYSML_CONF", str(tmp_path))
     (tmp_path / "table").mkdir()
     (tmp_path / "table" / "evil$(touch X)-1.yaml").touch()
@@ -59,9 +55,6 @@ def test_a_file_whose_name_is_a_command_is_refused(tmp_path: Path, monkeypatch, 
     assert conf_files.find("table", "evil$(touch X)-1") is None
     with pytest.raises(ConfigError, match=r"Rename it\."):
         conf_files.absolute("./evil`x`.yaml")
-
-
-def test_what_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main.main(["completion", "bash"]) == 2
     assert "Install it with: pip install 'shtab>=1.7'" in capsys.readouterr().err

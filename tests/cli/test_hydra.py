@@ -80,18 +80,15 @@ def test_a_word_without_a_meaning_names_the_way(physml: Physml, words: str) -> N
     assert err.startswith("error: ") and (not named or any(word in err for word in named)), err
 
 
-def test_settings_without_a_command_are_repeated_with_one(physml: Physml) -> None:
-    for words in (("model=lem", "task=adding"), ("-m", "seed=0,1", *TINY), ("--cfg", "job", *TINY)):
-        code, _, err = physml(*words)
-        assert code == 2 and f"Did you mean: physml run {' '.join(words)}" in err
-
-
-def test_cfg_shows_the_same_in_every_form(physml: Physml) -> None:
+def test_cfg_shows_the_same_in_every_form_and_words_alone_are_repeated_with_a_command(physml: Physml) -> None:
     assert (plain := physml("run", *TINY, "--cfg"))[0] == 0
     for form in (("--cfg", "job"), ("--cfg=job",), ("-c", "job"), ("--cfg", "job", "--resolve")):
         assert physml("run", *form, *TINY) == plain
     assert "no config of Hydra's own" in physml("run", *TINY, "--cfg", "hydra")[2]
     assert "--resolve belongs to --cfg" in physml("run", *TINY, "--resolve")[2]
+    for words in (("model=lem", "task=adding"), ("-m", "seed=0,1", *TINY), ("--cfg", "job", *TINY)):
+        code, _, err = physml(*words)
+        assert code == 2 and f"Did you mean: physml run {' '.join(words)}" in err
 
 
 def test_config_dir_is_the_folder_of_own_configs(physml: Physml, files: Path) -> None:

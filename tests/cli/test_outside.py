@@ -225,9 +225,7 @@ def test_lists_name_the_folder_of_ones_own_configs(papers: Path, monkeypatch, ca
         assert re.search(rf"^{name} .*\[.*conf\]$", capsys.readouterr().out, re.M)
 
 
-def test_without_a_place_for_results_they_go_to_the_adhoc_folder_of_the_checkout(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_place_for_results_they_go_to_the_adhoc_folder_of_the_checkout(folder, monkeypatch) -> None:
     monkeypatch.delenv("PHYSML_RESULTS", raising=False)
     monkeypatch.chdir(folder)
     for overrides, name in (
@@ -366,9 +364,7 @@ def test_a_damaged_record_is_the_reason_of_exit_code_2(
     assert re.search(rf"^error: lem/adding-250-\S+ cannot be run: \S*{path.name} is damaged", errors, re.M)
 
 
-def test_a_metric_that_no_run_will_have_is_told_before_anything_is_trained(
-    inside: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_metric_that_no_run_will_have_is_told_before_anything_is_trained(inside, tmp_path, capsys) -> None:
     """Each mistake is told once, and before the hours that the rows need."""
     wrong = ONE_ROW.replace("test/mse", "test/mes").replace(
         "rows: [", "rows: [{label: L, experiment: lem/x-y}, "

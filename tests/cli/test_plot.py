@@ -19,7 +19,7 @@ Physml = Callable[..., tuple[int, str, str]]
 pytestmark = pytest.mark.usefixtures("own_roots")  # nothing is written elsewhere
 
 
-def test_runs_of_experiments_are_drawn_with_their_means(physml: Physml, own_roots: Path) -> None:
+def test_runs_are_drawn_with_their_means_a_record_in_the_form_of_its_file(physml: Physml, own_roots) -> None:
     out = own_roots / "curves.csv"
     code, said, _ = physml("plot", LEM, "lem/fitzhugh_nagumo-lst?", "--mean", "--out", str(out))
     assert code == 0 and "lem: 10 runs, valid/rmse" in said and "lstm: 10 runs" in said
@@ -28,9 +28,6 @@ def test_runs_of_experiments_are_drawn_with_their_means(physml: Physml, own_root
     assert lines[1].split(",")[2] == "point" and lines[1].split(",")[-2] == "10"
     assert physml("plot", LEM, "--mean", "--seeds", "0,1", "--out", str(out))[0] == 0
     assert out.read_text().splitlines()[1].split(",")[-2] == "2"
-
-
-def test_a_record_is_drawn_in_the_form_of_its_file(physml: Physml, own_roots: Path) -> None:
     out = own_roots / "one.pdf"
     path = record.records(LEM)[0]["path"]
     code, said, _ = physml("plot", path, "--metric", "train/loss", "--log-y", "--out", str(out))
@@ -51,11 +48,6 @@ def test_wrong_words_are_one_line(physml: Physml, words: tuple[str, ...], says: 
     assert code == 2 and says in error and error.count("\n") == 1
 
 
-def test_a_row_of_ones_own_study_is_found_by_its_path(own_roots: Path) -> None:
-    write(own_roots / "results" / "runs" / "adhoc" / "study-mine" / "a-split0-seed0.json", "{}")
-    assert plot._folders("./study.yaml:mine") == ["adhoc/study-mine"]
-
-
 def test_every_run_is_a_line_or_all_are_a_mean() -> None:
     some = record.records(LEM)[:3]
     each = run_curves({"LEM": some}, "valid/rmse").panels[0][1][0]
@@ -73,10 +65,12 @@ def test_every_run_is_a_line_or_all_are_a_mean() -> None:
     assert "has no curve file" in str(broken.state) and not broken.drawn
 
 
-def test_labels_leave_out_what_they_share() -> None:
+def test_labels_leave_out_what_they_share_and_a_study_is_found_by_its_path(own_roots: Path) -> None:
     some = record.records(LEM)[:1]
     chart = run_curves({"g2/texas-gcn": some, "g2/texas-gat": some}, "valid/rmse")
     assert [curve.label for curve in chart.panels[0][1]] == ["gcn", "gat"] and chart.spec.title == "g2/texas"
+    write(own_roots / "results" / "runs" / "adhoc" / "study-mine" / "a-split0-seed0.json", "{}")
+    assert plot._folders("./study.yaml:mine") == ["adhoc/study-mine"]
 
 
 def test_a_table_is_printed_for_a_paper(physml: Physml, own_roots: Path) -> None:

@@ -127,13 +127,10 @@ def own_roots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def test_no_identity_has_changed() -> None:
+def test_no_identity_has_changed_and_golden_losses_are_of_what_is_in_conf() -> None:
     golden, now = written("identities.json"), identities()
     changed = sorted(name for name in {*golden, *now} if golden.get(name) != now.get(name))
     assert not changed, f"new identities: old records of these become stale. {REWRITE}"
-
-
-def test_golden_losses_are_of_what_is_in_conf() -> None:
     assert set(written("first_losses.json")) == set(all_runs()), REWRITE
 
 

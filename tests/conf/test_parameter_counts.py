@@ -100,10 +100,17 @@ def rounds_to(n: int, printed: str) -> bool:
     return (n + step // 2) // step == round(float(digits) * 10**decimals)
 
 
-def test_rounding():
+def test_rounding_and_that_shared_parameters_count_once_and_frozen_ones_never() -> None:
     for n, printed in ((5157, "5.2k"), (5285, "5.3k"), (34_499, "34k"), (1_320_603, "1.3M")):
         assert rounds_to(n, printed)
     assert not rounds_to(34_500, "34k")
+    net = SequenceModel(cornn(128), 25_002, 1, readout="last", tokens=True, embedding=100)
+    assert count_parameters(net, embedding=False) == 45_825
+    assert count_parameters(net) == 45_825 + 25_002 * 100
+    layer = antisymmetric(4)(1)
+    assert count_parameters(layer) == 6 + 4 + 4
+    assert count_parameters(nn.Sequential(layer, layer)) == 6 + 4 + 4
+    assert count_parameters(layer.requires_grad_(False)) == 0
 
 
 # d_in and d_out: pixels 1 -> 10 classes, noise padded CIFAR-10 96 -> 10, HAR-2 9 -> 1 logit, IMDB words of
@@ -263,16 +270,6 @@ def test_exception_is_one(row: Row):
     assert not rounds_to(row.count, row.printed)
     if row.meant:
         assert rounds_to(count(replace(row, **row.meant)), row.printed)
-
-
-def test_embeddings_can_be_left_out_frozen_parameters_are_not_counted_and_shared_ones_once():
-    net = SequenceModel(cornn(128), 25_002, 1, readout="last", tokens=True, embedding=100)
-    assert count_parameters(net, embedding=False) == 45_825
-    assert count_parameters(net) == 45_825 + 25_002 * 100
-    layer = antisymmetric(4)(1)
-    assert count_parameters(layer) == 6 + 4 + 4
-    assert count_parameters(nn.Sequential(layer, layer)) == 6 + 4 + 4
-    assert count_parameters(layer.requires_grad_(False)) == 0
 
 
 PARAMETERS, WITHIN = 5000, 0.05

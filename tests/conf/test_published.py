@@ -34,10 +34,13 @@ def specs() -> list[TableSpec]:
     return [spec for spec in every_spec() if spec.source != "own" and not spec.id.startswith("later-")]
 
 
-def test_a_table_of_our_own_has_no_published_number() -> None:
+def test_the_papers_are_cited_not_files_and_a_table_of_our_own_has_no_published_number() -> None:
     for spec in every_spec():
         if spec.source == "own":
             assert not of_the_paper(spec) and spec.id.startswith("own-")
+    for path in (CONF / "table").glob("*.yaml"):
+        text = path.read_text(encoding="utf-8")
+        assert ".txt" not in text and "/work" not in text
 
 
 def of_the_paper(spec: TableSpec) -> list[Row]:
@@ -78,7 +81,7 @@ def of_config(row: dict[str, Any], what: str, column: str) -> Any:
 
 
 @each("spec", specs)
-def test_every_published_number_is_as_printed_and_has_its_digits(spec: TableSpec) -> None:
+def test_every_published_number_and_unit_is_as_printed_and_has_its_digits(spec: TableSpec) -> None:
     entry = paper_tables()[spec.id]
     printed = printed_rows(entry)
     assert [row.label for row in of_the_paper(spec)] == list(printed)
@@ -99,14 +102,6 @@ def test_every_published_number_is_as_printed_and_has_its_digits(spec: TableSpec
             params = of_config(printed[row.label], "params", name)
             assert cell.params == (None if params is None else str(params))
     assert n_printed == entry["completeness"]["cells"] - entry["completeness"]["missing"]
-
-
-# Units that contradict the parameters printed beside them, which count.
-NOT_AS_PRINTED = {("lem-6", "nnRNN (Kerg et al., 2019)")}
-
-
-@each("spec", specs)
-def test_units_of_the_experiments_are_as_printed(spec: TableSpec) -> None:
     printed = printed_rows(paper_tables()[spec.id])
     for row in of_the_paper(spec):
         for column in spec.columns:
@@ -121,6 +116,10 @@ def test_units_of_the_experiments_are_as_printed(spec: TableSpec) -> None:
                 assert as_printed != ((spec.id, row.label) in NOT_AS_PRINTED and key == "d_hidden")
 
 
+# Units that contradict the parameters printed beside them, which count.
+NOT_AS_PRINTED = {("lem-6", "nnRNN (Kerg et al., 2019)")}
+
+
 @pytest.mark.parametrize(
     "spec", [s for s in specs() if s.id in ("cornn-5", "unicornn-7")], ids=lambda s: s.id
 )
@@ -132,12 +131,6 @@ def test_a_row_of_a_table_over_tasks_runs_its_task(spec: TableSpec) -> None:
         size = units[0].removesuffix(" units") if units and task.endswith("MNIST") else ""
         paper = model.lower()
         assert cell.experiment == f"{paper}/{id}-{paper}{size}"
-
-
-def test_the_papers_are_cited_not_files() -> None:
-    for path in (CONF / "table").glob("*.yaml"):
-        text = path.read_text(encoding="utf-8")
-        assert ".txt" not in text and "/work" not in text
 
 
 # ---------------------------------------------------------------------------- tables of settings

@@ -75,7 +75,7 @@ def test_an_allowed_class_is_refused_where_a_plain_value_is_annotated(where: str
     refuses(ConfigError, says, checked, put(run_config(), where, RELU))
 
 
-def test_an_argument_without_a_class_takes_modules_alone(tmp_path: Path) -> None:
+def test_a_part_is_a_module_or_of_the_class_annotated_and_never_in_a_list_of_numbers(tmp_path: Path) -> None:
     text = "class Open:\n    def __init__(self, part, parts: list = []):\n        self.part = part\n"
     plugin = write(tmp_path / "open_part.py", text)
     node = {"_target_": "open_part.Open"}
@@ -87,9 +87,6 @@ def test_an_argument_without_a_class_takes_modules_alone(tmp_path: Path) -> None
             check(node | {"part": bad}, "x", [str(plugin)])
     with pytest.raises(ConfigError, match=r"x\.parts\[0\]: Last does not belong here"):
         check(node | {"part": 1, "parts": [rule]}, "x", [str(plugin)])
-
-
-def test_a_part_must_be_of_the_class_that_is_annotated_and_is_refused_in_a_list_of_numbers() -> None:
     with pytest.raises(ConfigError, match=r"model\.clip\[1\] must be a number"):
         checked(put(run_config(), "model.clip", [0.0, RELU]))
     node = {"_target_": "physml.models.graph.graphcon.CitationGraphCON", "T": 1.0}
@@ -174,9 +171,10 @@ def test_a_figure_runs_no_file_from_elsewhere(name: str, tmp_path: Path) -> None
     refuses(ConfigError, "not a module name", module_file, f"tasks.{tmp_path}/evil")
 
 
-def test_a_file_that_is_wrong_is_named_once(tmp_path: Path) -> None:
+def test_a_file_that_is_wrong_is_named_once_and_a_config_may_name_another_key(tmp_path: Path) -> None:
     path = write(tmp_path / "c.yaml", "key: a\nmetric: x\nbetter: lower\nprotocol: clean\n")
     refuses(ConfigError, r"^c\.yaml: metric must look like test/rmse; got 'x'\.$", load, Column, path)
+    assert run_config("model.d_hidden=${seed}", "seed=7")["model"]["d_hidden"] == 7
 
 
 SECRETS = [
@@ -198,7 +196,3 @@ def test_a_config_reads_no_variables(text: str, tmp_path: Path, monkeypatch: pyt
             compose([f"experiment={study}:mine", "seed=1"])
     with pytest.raises(ConfigError, match=r"`\$\{...\}` may name another key|brackets and quotes"):
         run_config(f"model.d_hidden='{text}'")
-
-
-def test_a_config_may_name_another_key() -> None:
-    assert run_config("model.d_hidden=${seed}", "seed=7")["model"]["d_hidden"] == 7

@@ -121,14 +121,11 @@ def loud_config(path: Path) -> dict[str, Any]:
     return run_config(f"plugins=[{path}]", "model=own", f"model._target_={path.stem}.Loud")
 
 
-def test_the_whole_tree_is_looked_at_before_a_plugin_is_imported(loud: Path) -> None:
+def test_a_config_is_looked_at_before_a_plugin_is_imported_and_checking_builds_nothing(loud: Path) -> None:
     config = loud_config(loud)
     config["trainer"]["schedule"] = {"_target_": "os.system", "command": "true"}
     refuses(ConfigError, r"os.system", checked, config)
     assert not loud.with_suffix(".imported").exists()
-
-
-def test_checking_a_config_builds_nothing_of_it(loud: Path) -> None:
     config = loud_config(loud)
     config["model"]["part"] = {"_target_": f"{loud.stem}.Loud", "d_in": 2}
     checked(config)
@@ -412,15 +409,11 @@ def rates(optim: torch.optim.Optimizer, net: nn.Module) -> dict[str, float]:
     return {name: rate[id(p)] for name, p in net.named_parameters() if id(p) in rate}
 
 
-def test_without_factors_there_is_one_group_of_all_trainable_parameters() -> None:
+def test_groups_are_those_of_factors_where_the_first_pattern_counts_or_one_without_any() -> None:
     net = Two()
     optim = optimizer(None, net)
     assert len(optim.param_groups) == 1
     assert rates(optim, net) == dict.fromkeys(("a.weight", "a.bias", "b.weight", "b.bias"), 0.5)
-
-
-def test_factors_give_groups_of_their_own_and_the_first_pattern_counts() -> None:
-    net = Two()
     optim = optimizer({"a.weight": 0.1, "a.*": 2, "b.bias": 0}, net)
     assert rates(optim, net) == {"a.weight": 0.05, "a.bias": 1.0, "b.weight": 0.5, "b.bias": 0.0}
     before = {name: p.detach().clone() for name, p in net.named_parameters()}
@@ -431,12 +424,9 @@ def test_factors_give_groups_of_their_own_and_the_first_pattern_counts() -> None
     assert set(rates(optimizer({"*": 0.5}, net), net).values()) == {0.25}
 
 
-@pytest.mark.parametrize("patterns", [["a.wieght"], ["frozen"], ["A.*"], ["a.*", "a.weight"]], ids=str)
-def test_a_pattern_that_fits_no_parameter_or_stands_behind_a_wider_is_refused(patterns: list[str]) -> None:
-    with pytest.raises(ConfigError, match=f"no parameter is left for {patterns[-1]}"):
-        optimizer(dict.fromkeys(patterns, 0.1), Two())
-
-
-@pytest.mark.parametrize("factor", ["fast", -1, None, True])
-def test_a_factor_must_be_a_number(factor: Any) -> None:
-    refuses(ConfigError, r"optim.lr_factors.a\.\*? ", optimizer, {"a.*": factor}, Two())
+def test_a_pattern_that_fits_no_parameter_or_stands_behind_a_wider_and_no_number_are_refused() -> None:
+    for patterns in (["a.wieght"], ["frozen"], ["A.*"], ["a.*", "a.weight"]):
+        says, factors = f"no parameter is left for {patterns[-1]}", dict.fromkeys(patterns, 0.1)
+        refuses(ConfigError, says, optimizer, factors, Two())
+    for factor in ("fast", -1, None, True):
+        refuses(ConfigError, r"optim.lr_factors.a\.\*? ", optimizer, {"a.*": factor}, Two())

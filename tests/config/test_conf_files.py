@@ -95,14 +95,6 @@ def test_an_identity_is_the_same_wherever_its_files_lie(folder: Path, own: Path,
     assert compose(["experiment=lem/adding-2000-lem"]) == shipped
 
 
-def test_a_folder_of_ones_own_has_models_that_bring_their_plugin(folder: Path, own: Path) -> None:
-    write(own / "model" / "mine.yaml", MINE | {"plugins": ["../../my_rnn.py"], "d_hidden": 4})
-    assert "mine" in names("model") and "lem" in names("model") and "my/adding-mine" in names("experiment")
-    config, _ = checked(compose(["model=mine", "task=adding"]).config)
-    assert config["plugins"] == [str(folder / "my_rnn.py")] and "plugins" not in config["model"]
-    assert shared_environment()["PHYSML_CONF"] == str(own)
-
-
 def test_a_table_and_a_figure_name_experiments_from_their_folder(folder: Path) -> None:
     deep, mine = folder / "files" / "deep", f"{folder}/files/adding.yaml:mine"
     spec = load_table(find_table(str(write(deep / "mytable.yaml", TABLE))))
@@ -122,13 +114,18 @@ def test_a_table_and_a_figure_name_experiments_from_their_folder(folder: Path) -
     assert (cell.ours, cell.where) == ("0.5", "./adding.yaml:mine: model.dt")
 
 
-def test_a_folder_of_ones_own_has_tables_and_studies(own: Path) -> None:
+def test_a_folder_of_ones_own_has_tables_studies_and_models_with_plugins(own: Path, folder: Path) -> None:
     rows = [{"label": "mine", "experiment": "my/adding-mine"}]
     write(own / "table" / "mine-1.yaml", TABLE | {"rows": rows, "aliases": ["first"]})
     assert {"mine-1", "lem-4"} <= {*table_ids()}
     assert find_table("first") == find_table("1", "mine") == own / "table" / "mine-1.yaml"
     assert studies.search_named("my/adding-mine") == ("my-adding-mine", "my/adding-mine")
     assert tables_of_experiments()["my/adding-mine"] == ["mine-1"]
+    write(own / "model" / "mine.yaml", MINE | {"plugins": ["../../my_rnn.py"], "d_hidden": 4})
+    assert "mine" in names("model") and "lem" in names("model") and "my/adding-mine" in names("experiment")
+    config, _ = checked(compose(["model=mine", "task=adding"]).config)
+    assert config["plugins"] == [str(folder / "my_rnn.py")] and "plugins" not in config["model"]
+    assert shared_environment()["PHYSML_CONF"] == str(own)
 
 
 # ---------------------------------------------------------------------------- refused
@@ -171,11 +168,6 @@ def test_a_study_at_a_path_has_no_search_of_a_shipped_one(folder: Path) -> None:
     assert studies.search_named(ident) == (ident, experiment)
     study, row = studies.row_of(experiment)
     refuses(ConfigError, "is of physml", studies.search_named, f"{studies.file_of(study)}:{row}")
-
-
-def test_no_shipped_config_names_a_plugin() -> None:
-    for path in conf_files.CONF.rglob("*.yaml"):
-        assert not conf_files.content(path).get("plugins"), path
 
 
 @pytest.mark.parametrize(
@@ -224,9 +216,11 @@ def test_a_wrong_study_of_ones_own_is_refused(folder: Path, change: dict[str, An
         checked(compose(["experiment=./files/adding.yaml:mine"]).config)
 
 
-def test_a_wrong_folder_of_ones_own_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_folder_of_ones_own_is_refused_and_no_shipped_config_has_plugins(folder, monkeypatch) -> None:
     for path, says in {"nowhere": "is no folder", ".": "needs a folder such as study or table"}.items():
         monkeypatch.setenv("PHYSML_CONF", path)
         refuses(ConfigError, says, names, "model")
     monkeypatch.setenv("PHYSML_CONF", str(conf_files.CONF))
     assert conf_files.folders() == (conf_files.CONF,), "conf/ itself is no second folder"
+    for path in conf_files.CONF.rglob("*.yaml"):
+        assert not conf_files.content(path).get("plugins"), path

@@ -46,9 +46,13 @@ def changed(**sections: dict[str, Any]) -> str:
     return identity(config)
 
 
-def test_an_identity_is_eight_hex_digits_and_a_number_that_is_not_finite_has_none() -> None:
+def test_an_identity_is_eight_hex_digits_of_finite_numbers_in_keys_of_any_order() -> None:
     assert len(KEY) == 8 and int(KEY, 16) >= 0
     refuses(ConfigError, "not finite", changed, optim={"lr": float("inf")})
+    # Lists and tuples are alike.
+    assert identity(turned(BASE)) == KEY != changed(model={"biases": True})
+    assert changed(optim={"betas": (0.9, 0.999)}) == KEY
+    assert changed(optim={"betas": [0.999, 0.9]}) != KEY
 
 
 @pytest.mark.parametrize("step", [1, 1.0])
@@ -62,13 +66,6 @@ def turned(node: Any) -> Any:
     if isinstance(node, dict):
         return {key: turned(value) for key, value in reversed(node.items())}
     return node
-
-
-def test_the_order_of_keys_does_not_matter_that_of_lists_does_and_true_is_not_one() -> None:
-    """Lists and tuples are alike."""
-    assert identity(turned(BASE)) == KEY != changed(model={"biases": True})
-    assert changed(optim={"betas": (0.9, 0.999)}) == KEY
-    assert changed(optim={"betas": [0.999, 0.9]}) != KEY
 
 
 @pytest.mark.parametrize("section", ["trainer", "optim", "net", "task"])
@@ -135,15 +132,12 @@ def with_plugin(path: Path, *overrides: str) -> str:
     return identity(compose(typed).config)
 
 
-def test_an_edited_plugin_is_another_setting_and_one_elsewhere_is_not(plugin: Path, tmp_path: Path) -> None:
+def test_an_edited_plugin_is_another_setting_and_null_is_unlike_another_default(plugin, tmp_path) -> None:
     before = with_plugin(plugin)
     assert with_plugin(plugin) == before == with_plugin(write(tmp_path / "other" / "my_rnn.py", PLUGIN))
     plugin.write_text(PLUGIN + "\n# a comment is an edit, too\n")
     assert with_plugin(plugin) != before
-
-
-def test_null_counts_where_another_is_the_default_and_the_backend_of_a_plugin_may_be_anything(plugin) -> None:
-    """`clip` is 1.0 when left out and nothing when null; `skip` is null either way."""
+    # `clip` is 1.0 when left out and nothing when null; `skip` is null either way.
     assert with_plugin(plugin, "+model.clip=null") != with_plugin(plugin)
     assert with_plugin(plugin, "+model.skip=null") == with_plugin(plugin)
     plugin.write_text(PLUGIN.replace("clip: float", "backend: str = 'a', clip: float"))

@@ -127,9 +127,6 @@ def rows(**content: Any) -> dict[str, Any]:
 CYCLE = rows(a={"base": "b"}, b={"base": "c"}, c={"base": "b"})
 
 
-CYCLE = rows(a={"base": "b"}, b={"base": "c"}, c={"base": "b"})
-
-
 @pytest.mark.parametrize(
     ("content", "says"),
     [

@@ -19,17 +19,14 @@ def options(*overrides: str) -> dict:
     return compose([*PYG, *overrides]).config["task"]["options"]
 
 
-def test_a_mapping_of_no_class_is_replaced_and_its_keys_can_be_deleted() -> None:
-    """A default such as `options: {name: Cora}` can be emptied, for classes that take no name."""
+def test_a_mapping_of_no_class_is_replaced_or_emptied_by_words_and_by_a_file(tmp_path: Path) -> None:
+    # A default such as `options: {name: Cora}` can be emptied, for classes that take no name.
     assert options() == {"name": "Cora"}
     assert options("task.options={}") == {}
     assert options("task.options={geom_gcn_preprocess: true}") == {"geom_gcn_preprocess": True}
     assert options("~task.options.name") == {}
     assert options("+task.options.split=full") == {"name": "Cora", "split": "full"}
     assert options("task.options.name=PubMed") == {"name": "PubMed"}
-
-
-def test_a_file_of_ones_own_replaces_it_too_and_keeps_the_keys_of_other_parts(tmp_path: Path) -> None:
     own = {"task": {"dataset": "KarateClub", "options": {}, "split_of": "random"}, "optim": {"lr": 0.5}}
     study = {"provenance": {"kind": "own", "source": "me"}, "rows": {"gcn": {"model": "gcn", "set": own}}}
     config = compose([f"experiment={write(tmp_path / 'mine.yaml', study | {'task': 'pyg'})}:gcn"]).config
@@ -59,9 +56,7 @@ def test_a_pattern_stands_for_all_names_that_fit() -> None:
         ("1:30", "1:30 would be 90, in base 60"),
     ],
 )
-def test_numbers_that_yaml_reads_otherwise_than_they_look_are_refused(
-    tmp_path: Path, value: str, says: str
-) -> None:
+def test_numbers_that_yaml_reads_other_than_they_look_are_refused(tmp_path, value: str, says: str) -> None:
     refuses(ConfigError, says, read_yaml, write(tmp_path / "study.yaml", f"epochs: {value}\n"))
 
 

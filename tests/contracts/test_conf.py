@@ -245,7 +245,7 @@ def test_every_search_varies_keys_that_are_there(name: str) -> None:
 # ---------------------------------------------------------------------------- what a file must say
 
 
-def test_the_first_line_of_a_file_names_what_it_is_and_no_line_a_place_of_one_machine() -> None:
+def test_every_folder_of_conf_is_known_and_its_files_name_what_they_are_and_no_machine() -> None:
     kind = re.compile(r"# (?!.*@package)\w.{8,}\n(?!.*@package)")
     for file, text in FILES.items():
         if file.startswith("profile/"):
@@ -254,6 +254,8 @@ def test_the_first_line_of_a_file_names_what_it_is_and_no_line_a_place_of_one_ma
             assert kind.match(text), file
     absolute = re.compile(r"(^|[\s:\[{,\"'=(])(~/|/\w+/|[A-Za-z]:\\)")
     assert [file for file, text in FILES.items() if absolute.search(text)] == []
+    folders = {path.name for path in CONF.iterdir() if path.is_dir()}
+    assert folders == {*GROUPS, "table", "figure", "study", "dataset", "engine"} - {"experiment"}
 
 
 def nodes() -> list[tuple[str, str]]:
@@ -436,8 +438,3 @@ def test_smoke_sizes_hold_but_for_what_was_typed_and_interpolations_are_resolved
     assert full["task"]["length"] == 500 and "smoke" not in full["model"]
     row = study(tmp_path, "model: {d_hidden: '${trainer.batch_size}'}\ntrainer: {batch_size: 17}")
     assert compose([row]).config["model"]["d_hidden"] == 17
-
-
-def test_every_folder_of_conf_is_known() -> None:
-    folders = {path.name for path in CONF.iterdir() if path.is_dir()}
-    assert folders == {*GROUPS, "table", "figure", "study", "dataset", "engine"} - {"experiment"}

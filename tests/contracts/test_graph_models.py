@@ -98,9 +98,19 @@ def layer_of(name: str, changes: tuple[str, ...] = ()) -> nn.Module:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_layer_keeps_the_laws(name: str) -> None:
+def test_a_layer_keeps_the_laws_and_edge_weights_act_or_are_refused(name: str) -> None:
     for changes in ((), *VARIANTS.get(name, [])):
         laws_of(functools.partial(layer_of, name, changes), D, EXCEPTIONS.get(name, ()))
+    layer, x, n_edges = layer_of(name), numbers(N, D), BOTH.shape[1]
+    ones = torch.ones(n_edges, dtype=torch.double)
+    if name not in WEIGHTED:
+        with pytest.raises(InputError, match="takes no edge_weight"):
+            call(layer, x, BOTH, ones)
+        return
+    plain = layer(x, BOTH)
+    torch.testing.assert_close(call(layer, x, BOTH, ones), plain, rtol=1e-9, atol=1e-10)
+    other = call(layer, x, BOTH, torch.linspace(0.1, 3, n_edges, dtype=torch.double))
+    assert torch.allclose(other, plain) == (name == "mlp")
 
 
 @needs_gpu
@@ -120,20 +130,6 @@ WEIGHTED = (  # whose layers take edge weights
     *("adgn", "appnp", "cgnn", "chebnet", "g2_gcn", "gcn", "gcnii", "gde", "gprgnn", "graphcon_gcn"),
     *("graphcon_pyg_gcn", "mixhop", "mlp", "multirate_gcn", "residual_gcn"),
 )
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_edge_weights_act_or_are_refused(name: str) -> None:
-    layer, x, n_edges = layer_of(name), numbers(N, D), BOTH.shape[1]
-    ones = torch.ones(n_edges, dtype=torch.double)
-    if name not in WEIGHTED:
-        with pytest.raises(InputError, match="takes no edge_weight"):
-            call(layer, x, BOTH, ones)
-        return
-    plain = layer(x, BOTH)
-    torch.testing.assert_close(call(layer, x, BOTH, ones), plain, rtol=1e-9, atol=1e-10)
-    other = call(layer, x, BOTH, torch.linspace(0.1, 3, n_edges, dtype=torch.double))
-    assert torch.allclose(other, plain) == (name == "mlp")
 
 
 def test_exceptions_name_laws_and_models_that_are_there() -> None:

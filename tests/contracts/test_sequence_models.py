@@ -347,12 +347,9 @@ EXCEPTIONS: dict[str, tuple[str, ...]] = {
 }
 
 
-def test_states_are_refused_where_whole_sequences_are_read() -> None:
+def test_states_are_refused_where_sequences_are_whole_and_exceptions_name_laws_and_models() -> None:
     for name in WHOLE:
         layer, u = double(maker_of(name, {})), numbers(2, 5, D)
         refuses(InputError, r"state must be None|both ends", layer, u, layer(u)[1])
-
-
-def test_exceptions_name_laws_and_models_that_are_there() -> None:
     assert EXCEPTIONS.keys() <= {rule.__name__ for rule in LAWS}
     assert {name for kept in EXCEPTIONS.values() for name in kept} | VARIANTS.keys() <= set(MODELS)

@@ -15,6 +15,7 @@ import torch
 import yaml
 from each import each, run_all
 from loaded_tasks import with_data
+from refusals import refuses
 from torch import Generator, Tensor
 
 from physml.base.errors import InputError
@@ -293,8 +294,7 @@ def an_output_of_another_shape_or_number_of_nodes_or_graphs_is_refused(task, met
         n, d = shape
         wrong += [(n + 1, d), (n,), (1, d)]
     for sizes in wrong:
-        with pytest.raises(InputError, match="output must have shape"):
-            getattr(task, method)(torch.zeros(sizes), batch)
+        refuses(InputError, "output must have shape", getattr(task, method), torch.zeros(sizes), batch)
 
 
 @check
@@ -361,8 +361,7 @@ def content(batch: Batch) -> bytes:
 @check
 def moving_keeps_the_data_and_the_kind_of_a_batch_and_one_of_no_items_is_refused(task):
     if not isinstance(task, small.SmallTask):
-        with pytest.raises(InputError, match="size must be positive"):
-            next(task.batches("train", 0, rng()))
+        refuses(InputError, "size must be positive", next, task.batches("train", 0, rng()))
     before = next(task.batches("test", 2, rng()))
     moved = before.to("cpu")
     assert type(moved) is type(before) and moved.carry == before.carry
@@ -405,8 +404,7 @@ def test_a_wrong_argument_is_refused_by_name(name: str) -> None:
         words = ["no_such_one"] if "str" in kinds or "Literal" in kinds else []
         for wrong in [*words, *([-1] if "int" in kinds or "float" in kinds else [])]:
             tried += 1
-            with pytest.raises(InputError, match=rf"\b{key}\b"):
-                cls(**arguments | {key: wrong})
+            refuses(InputError, rf"\b{key}\b", cls, **arguments | {key: wrong})
     assert tried
 
 

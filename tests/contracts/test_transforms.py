@@ -121,13 +121,10 @@ def test_ops_without_a_choice_have_tangents_too(name: str) -> None:
         torch.testing.assert_close(jvp, expected, atol=1e-6, rtol=1e-6)
 
 
-def test_powers_have_tangents_by_the_reference() -> None:
+def test_powers_have_tangents_and_without_any_a_dual_level_leaves_the_choice_as_it_is() -> None:
     x = draw(3).abs()
     expected = difference(lambda x: power(x, 1.5), x, 1e-6)
     torch.testing.assert_close(tangent(lambda x: power(x, 1.5), x), expected, atol=1e-6, rtol=1e-6)
-
-
-def test_without_tangents_a_dual_level_leaves_the_choice_as_it_is() -> None:
     needs_compiler()
     op, shapes = OPS["lem"]
     with backends.running("auto"), forward_ad.dual_level():

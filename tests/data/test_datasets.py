@@ -149,9 +149,7 @@ def test_a_file_with_the_published_checksum_is_read_once(store, monkeypatch, key
         ({"known": True, "sha": None}, "bytes", b"1\n2\n4\n", "not the published one"),
     ],
 )
-def test_what_is_not_published_is_refused_by_name_and_not_cached(
-    store, monkeypatch, keys, mode, content, says
-):
+def test_what_is_unpublished_is_refused_by_name_and_not_cached(store, monkeypatch, keys, mode, content, says):
     numbers, store = Numbers(monkeypatch, **keys), with_verify(store, mode)
     place(store, content)
     refuses(DataError, says, store.read, numbers.set)
@@ -179,6 +177,18 @@ def test_without_a_published_checksum_the_first_file_counts(store, monkeypatch, 
     pin.write_bytes(b"\xff\xfe")  # no text
     place(store, A)
     refuses(DataError, "first seen here", store.read, numbers.set)
+
+
+def test_pins_of_a_data_set_are_one_warning(store, monkeypatch, caplog) -> None:
+    numbers = Numbers(monkeypatch, sha=None)
+    files = tuple(DataFile(f"set/{name}.txt", name) for name in "nab")
+    numbers.upstream = Upstream("Numbers", "nowhere", "CC0", files, name="numbers")
+    for file in files:
+        place(store, A, file.name)
+    store.read(numbers.set)
+    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "numbers: no checksum is published of 3 files" in warning
+    assert len(list((store.cache / "pins").rglob("*.sha256"))) == 3
 
 
 def test_other_bytes_of_the_right_content_run_as_content_verified(store, monkeypatch) -> None:
@@ -322,18 +332,6 @@ def test_readers_import_no_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
-
-
-def test_pins_of_a_data_set_are_one_warning(store, monkeypatch, caplog) -> None:
-    numbers = Numbers(monkeypatch, sha=None)
-    files = tuple(DataFile(f"set/{name}.txt", name) for name in "nab")
-    numbers.upstream = Upstream("Numbers", "nowhere", "CC0", files, name="numbers")
-    for file in files:
-        place(store, A, file.name)
-    store.read(numbers.set)
-    (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert "numbers: no checksum is published of 3 files" in warning
-    assert len(list((store.cache / "pins").rglob("*.sha256"))) == 3
 
 
 @pytest.mark.parametrize(("names", "code"), [(["mnist"], 2), (["glove"], 2), (["psmnist"], 2), ([], 0)])

@@ -149,15 +149,12 @@ def test_what_is_not_the_file_is_refused_and_not_kept(server, store, content, he
     assert left(store) == set()
 
 
-def test_an_address_may_lead_on(server, store) -> None:
+def test_an_address_may_lead_on_but_not_for_ever_nor_from_https_to_http(server, store, monkeypatch) -> None:
     server.leads = ["/a", server.url]
     assert download.get(dataset(server.url), store) == [target(store)]
     server.leads = ["/a"] * 99
     target(store).unlink()
     refuses(DataError, "leads on more than 10 times", download.get, dataset(server.url), store)
-
-
-def test_no_address_leads_from_https_to_http(store, monkeypatch) -> None:
     import requests
 
     def answer(url: str, **_) -> requests.Response:

@@ -213,16 +213,13 @@ def test_the_substitute_of_zinc_has_the_official_valid_and_test_molecules(real: 
 EDGES = np.array([[3, 0, 1, 1, 3, 5], [3, 1, 0, 2, 0, 4]])  # a loop at 3; 0-1 both ways; 4-5 apart
 
 
-def test_edges_are_coalesced_and_made_undirected() -> None:
+def test_edges_are_coalesced_and_made_undirected_and_components_follow_both_directions() -> None:
     doubled = np.concatenate([EDGES, EDGES], 1)
     assert graphs.coalesced(doubled).tolist() == [[0, 1, 1, 3, 3, 5], [1, 0, 2, 0, 3, 4]]
     both = graphs.undirected(doubled)
     assert both.tolist() == [[0, 0, 1, 1, 2, 3, 3, 4, 5], [1, 3, 0, 2, 1, 0, 3, 5, 4]]
     assert graphs.without_loops(both).shape[1] == 8
     assert graphs.undirected(np.empty((2, 0), np.int64)).shape == (2, 0)
-
-
-def test_the_largest_component_follows_links_against_their_direction() -> None:
     assert graphs.largest_component(EDGES, 7).tolist() == [0, 1, 2, 3]
     assert graphs.largest_component(np.array([[3], [2]]), 4).tolist() == [2, 3]
     assert graphs.largest_component(np.array([[3, 0], [2, 1]]), 4).tolist() == [0, 1], "a tie"
@@ -264,7 +261,7 @@ def test_the_official_numbering_is_that_of_networkx(store: Store) -> None:
 # ---------------------------------------------------------------------------- splits
 
 
-def test_a_class_split_takes_the_first_of_each_class() -> None:
+def test_a_class_split_takes_the_first_of_each_class_and_even_quantiles_make_classes_of_a_size() -> None:
     y, order = np.array([0, 1, 0, 1, 0, 1, -1, 0]), np.array([7, 6, 5, 4, 3, 2, 1, 0])
     split = graphs.class_split(y, order, n_per_class=1, n_development=5)
     nodes = {part: nodes.tolist() for part, nodes in split.items()}
@@ -272,6 +269,10 @@ def test_a_class_split_takes_the_first_of_each_class() -> None:
     with pytest.raises(InputError, match="class 0 has 2 of the 5"):
         graphs.class_split(y, order, n_per_class=3, n_development=5)
     refuses(InputError, "8 nodes for development", graphs.class_split, y, order, n_development=8)
+    labels = graphs.even_quantiles(np.repeat(np.arange(2000, 2010), 7), 5)
+    assert np.bincount(labels).tolist() == [14] * 5
+    assert (np.diff(labels) >= 0).all()
+    assert graphs.even_quantiles(np.array([1, 1, 1, 2]), 2).tolist() == [1, 1, 1, 1], "q = 1 is in the upper"
 
 
 def test_orders_of_nodes_are_recorded_and_synthetic_cora_is_split_as_in_the_published_code() -> None:
@@ -282,10 +283,3 @@ def test_orders_of_nodes_are_recorded_and_synthetic_cora_is_split_as_in_the_publ
     assert np.array_equal(order, np.random.RandomState(123456).choice(1490, 1490, replace=False))
     split = graphs.cut(order, 1490 // 2, 1117 - 745)
     assert [len(nodes) for nodes in split.values()] == [745, 372, 373]
-
-
-def test_even_quantiles_make_classes_of_a_size() -> None:
-    labels = graphs.even_quantiles(np.repeat(np.arange(2000, 2010), 7), 5)
-    assert np.bincount(labels).tolist() == [14] * 5
-    assert (np.diff(labels) >= 0).all()
-    assert graphs.even_quantiles(np.array([1, 1, 1, 2]), 2).tolist() == [1, 1, 1, 1], "q = 1 is in the upper"

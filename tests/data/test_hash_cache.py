@@ -55,6 +55,17 @@ def test_hashed_once_and_again_when_it_changes(tmp_path: Path, hashed: list[Path
     assert hash_cache.known(path, "md5", tmp_path / "cache") == hashlib.md5(b"3").hexdigest()
 
 
+def test_a_folder_is_hashed_again_when_a_file_of_it_changes(tmp_path: Path, hashed: list[Path]) -> None:
+    folder = tmp_path / "f"
+    for name in ("a", "b"):
+        written(folder / name, b"1")
+    os.utime(folder, (LONG_AGO, LONG_AGO))
+    first = hash_cache.known(folder, "sha256", tmp_path / "cache")
+    assert hash_cache.known(folder, "sha256", tmp_path / "cache") == first and len(hashed) == 1
+    written(folder / "b", b"2", LONG_AGO + 1)
+    assert hash_cache.known(folder, "sha256", tmp_path / "cache") != first
+
+
 def test_a_file_of_just_now_is_not_trusted_to_stay(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"1")
@@ -70,17 +81,6 @@ def test_a_damaged_stamp_is_no_stamp(tmp_path: Path, hashed: list[Path], content
     stamp.write_text(content)
     assert hash_cache.known(path, "sha256", tmp_path / "cache") == hashlib.sha256(b"1").hexdigest()
     assert len(hashed) == 2
-
-
-def test_a_folder_is_hashed_again_when_a_file_of_it_changes(tmp_path: Path, hashed: list[Path]) -> None:
-    folder = tmp_path / "f"
-    for name in ("a", "b"):
-        written(folder / name, b"1")
-    os.utime(folder, (LONG_AGO, LONG_AGO))
-    first = hash_cache.known(folder, "sha256", tmp_path / "cache")
-    assert hash_cache.known(folder, "sha256", tmp_path / "cache") == first and len(hashed) == 1
-    written(folder / "b", b"2", LONG_AGO + 1)
-    assert hash_cache.known(folder, "sha256", tmp_path / "cache") != first
 
 
 def test_where_no_stamp_can_be_written_it_is_hashed(tmp_path: Path, hashed: list[Path]) -> None:

@@ -21,12 +21,9 @@ def test_a_file_is_what_its_script_draws(name):
     assert (splits.FOLDER / f"{name}.npy").read_bytes() == SCRIPT["content"](MADE[name]())
 
 
-def test_every_file_is_made_by_the_script():
+def test_every_file_is_made_by_the_script_and_changed_ones_are_refused(tmp_path, monkeypatch) -> None:
     assert {path.stem for path in splits.FOLDER.glob("*.npy")} == set(MADE)
     assert len(splits.SUMS.read_text().splitlines()) == len(MADE)
-
-
-def test_a_changed_or_missing_file_and_an_unknown_name_are_refused_by_name(tmp_path, monkeypatch):
     folder = tmp_path / "index"
     shutil.copytree(splits.FOLDER, folder)
     monkeypatch.setattr(splits, "FOLDER", folder)

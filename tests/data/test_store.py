@@ -118,12 +118,19 @@ def test_every_changed_byte_is_seen_or_harmless_and_values_in_a_valid_archive_ar
     refuses(DataError, "sha256", read_arrays, path, "asked")
 
 
-def test_an_unwritable_cache_costs_one_warning(tmp_path, caplog):
+def test_roots_come_from_the_environment_and_may_be_unwritable(tmp_path, caplog, monkeypatch) -> None:
     (tmp_path / "file").write_text("in the way")
     make = Maker()
     assert same(Store(None, tmp_path / "file" / "cache").generated("set", KEY, 1, make)) and make.calls == 1
     (warning,) = warnings(caplog)
     assert "not cached" in warning or "not usable" in warning
+    monkeypatch.setenv("PHYSML_CACHE", str(tmp_path / "c"))
+    monkeypatch.setenv("PHYSML_DATA", str(tmp_path / "d"))
+    assert Store.from_env() == Store(tmp_path / "d", tmp_path / "c")
+    monkeypatch.setenv("PHYSML_DATA", "")
+    monkeypatch.delenv("PHYSML_CACHE")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert Store.from_env() == Store(None, tmp_path / ".cache" / "physml")
 
 
 def test_an_error_while_making_or_an_array_of_objects_leaves_nothing(store):
@@ -135,16 +142,6 @@ def test_an_error_while_making_or_an_array_of_objects_leaves_nothing(store):
     refuses(InputError, "'a'", store.generated, "set", KEY, 1, lambda: {"a": np.array([None])})
     assert not list(store.cache.rglob("*.npz"))
     assert same(store.generated("set", KEY, 1, Maker()))
-
-
-def test_roots_come_from_the_environment(monkeypatch, tmp_path):
-    monkeypatch.setenv("PHYSML_CACHE", str(tmp_path / "c"))
-    monkeypatch.setenv("PHYSML_DATA", str(tmp_path / "d"))
-    assert Store.from_env() == Store(tmp_path / "d", tmp_path / "c")
-    monkeypatch.setenv("PHYSML_DATA", "")
-    monkeypatch.delenv("PHYSML_CACHE")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert Store.from_env() == Store(None, tmp_path / ".cache" / "physml")
 
 
 def python(code: str, *arguments: object) -> subprocess.Popen:

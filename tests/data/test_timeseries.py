@@ -38,7 +38,7 @@ def written(folder: Path, text: str, name: str = "Toy_TRAIN.ts") -> Path:
     return path
 
 
-def test_a_ts_file_is_read(tmp_path: Path) -> None:
+def test_a_ts_file_is_read_and_what_is_written_read_back(tmp_path: Path) -> None:
     cases = read_ts(written(tmp_path, TOY)).expect("Toy", [3], ["Up", "Down"])
     assert cases.labels == ("Up", "Down") and cases.lines == (11, 12, 14)
     np.testing.assert_array_equal(cases.y, [0, 1, 0])
@@ -49,6 +49,12 @@ def test_a_ts_file_is_read(tmp_path: Path) -> None:
     text = TOY.replace("@classLabel true Up Down", "@targetlabel true").replace("Up", "71.5")
     numbers = read_ts(written(tmp_path, text.replace("Down", "-2"))).expect("Toy", [3], None)
     assert numbers.y.tolist() == [71.5, -2, 71.5] and numbers.labels == ()
+    x = np.random.RandomState(0).randn(4, 5, 3)
+    write_ts(tmp_path / "a" / "Toy.ts", "Toy", x, [1, 2, 1, 2], ["1", "2"])
+    cases = read_ts(tmp_path / "a" / "Toy.ts").expect("Toy", [4], ["1", "2"])
+    np.testing.assert_allclose(np.stack(cases.x), x, rtol=1e-6)
+    write_ts(tmp_path / "b.ts", "Toy", x[..., :1], [0.5, 1.5, 2.5, 3.5], [])
+    np.testing.assert_array_equal(read_ts(tmp_path / "b.ts").y, [0.5, 1.5, 2.5, 3.5])
 
 
 def test_cases_of_unequal_length_are_read_and_not_stacked(tmp_path: Path) -> None:
@@ -58,15 +64,6 @@ def test_cases_of_unequal_length_are_read_and_not_stacked(tmp_path: Path) -> Non
     assert [len(x) for x in cases.x] == [3, 3, 4]
     with pytest.raises(DataError, match=r"Toy_TRAIN.ts, line 13: this case has 4 steps, the first one 3"):
         cases.stacked([3], 2)
-
-
-def test_what_is_written_is_read_back(tmp_path: Path) -> None:
-    x = np.random.RandomState(0).randn(4, 5, 3)
-    write_ts(tmp_path / "a" / "Toy.ts", "Toy", x, [1, 2, 1, 2], ["1", "2"])
-    cases = read_ts(tmp_path / "a" / "Toy.ts").expect("Toy", [4], ["1", "2"])
-    np.testing.assert_allclose(np.stack(cases.x), x, rtol=1e-6)
-    write_ts(tmp_path / "b.ts", "Toy", x[..., :1], [0.5, 1.5, 2.5, 3.5], [])
-    np.testing.assert_array_equal(read_ts(tmp_path / "b.ts").y, [0.5, 1.5, 2.5, 3.5])
 
 
 BAD_TS = [

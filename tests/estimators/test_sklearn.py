@@ -65,16 +65,6 @@ def test_sequences_of_several_channels_and_of_any_length() -> None:
         refuses(InputError, rf"X must have shape \(n, T, 3\).*{got}", model.predict, wrong)
 
 
-def test_a_constant_channel_is_only_centred_and_few_sequences_are_split() -> None:
-    """The mean of a constant is rounded, so its standard deviation is not 0 but 1e-15."""
-    x = np.random.default_rng(0).normal(size=(40, 7, 2))
-    for value in (0.1, 0.3, 1e5 + 0.1):
-        x[:, :, 1] = value
-        assert Scale(x).sd[1] == 1.0 and abs(float(Scale(x)(x)[..., 1].max())) < 1e-9
-    model = SequenceClassifier("gru", epochs=1, validation_fraction=0.75, random_state=0)
-    assert model.fit(x[:4], [0, 0, 1, 1]).predict(x).shape == (40,)
-
-
 def test_a_table_is_one_channel() -> None:
     table, panel = classifier(epochs=3).fit(X[:, :, 0], y), classifier(epochs=3).fit(X, y)
     assert table.n_features_in_ == 20 and panel.n_features_in_ == 1
@@ -83,16 +73,31 @@ def test_a_table_is_one_channel() -> None:
         table.predict(X[:, 1:, 0])
 
 
-def test_a_random_state_gives_the_same_bits_and_leaves_torch_alone() -> None:
+def test_a_constant_channel_is_only_centred_and_one_class_alone_refused() -> None:
+    # The mean of a constant is rounded, so its standard deviation is not 0 but 1e-15.
+    x = np.random.default_rng(0).normal(size=(40, 7, 2))
+    for value in (0.1, 0.3, 1e5 + 0.1):
+        x[:, :, 1] = value
+        assert Scale(x).sd[1] == 1.0 and abs(float(Scale(x)(x)[..., 1].max())) < 1e-9
+    model = SequenceClassifier("gru", epochs=1, validation_fraction=0.75, random_state=0)
+    assert model.fit(x[:4], [0, 0, 1, 1]).predict(x).shape == (40,)
+    with pytest.raises(InputError, match="two classes or more; got one class alone, 'a'"):
+        classifier(epochs=1).fit(X, ["a"] * 60)
+    with pytest.raises(InputError, match="the loss is no longer a number after epoch"):
+        SequenceRegressor("tanh_rnn", epochs=50, learning_rate=1e30, random_state=0).fit(X, X[:, -1, 0])
+
+
+def test_a_random_state_gives_the_same_bits_and_names_are_those_of_recurrent_models() -> None:
     before = torch.get_rng_state()
     first, again, other = (classifier(epochs=4, random_state=s).fit(X, y) for s in (3, 3, 4))
     assert torch.equal(torch.get_rng_state(), before)
     assert first.history_ == again.history_
     assert np.array_equal(first.predict_proba(X), again.predict_proba(X))
     assert not np.array_equal(first.predict_proba(X), other.predict_proba(X))
+    assert {"lem", "cornn", "bilstm"} <= set(names()) and "gcn" not in names() and "own" not in names()
 
 
-def test_the_best_epoch_on_the_held_out_share_is_kept() -> None:
+def test_the_best_epoch_on_the_held_out_share_is_kept_and_progress_printed_on_demand(capsys) -> None:
     noise = np.random.default_rng(1).permutation(y)
     model = classifier(epochs=200, patience=5, validation_fraction=0.3).fit(X, noise)
     losses = model.history_.valid
@@ -101,9 +106,6 @@ def test_the_best_epoch_on_the_held_out_share_is_kept() -> None:
     everything = classifier(epochs=7, validation_fraction=0).fit(X, y)
     assert len(everything.history_.train) == everything.history_.best == 7
     assert everything.history_.valid == []
-
-
-def test_progress_is_printed_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
     classifier(epochs=30).fit(X, y)
     assert capsys.readouterr().out == ""
     classifier(epochs=30, verbose=1, patience=100).fit(X, y)
@@ -133,10 +135,6 @@ def test_any_layer_survives_clone_and_pickle(layer: Any) -> None:
     assert np.array_equal(pickle.loads(pickle.dumps(fitted)).predict_proba(X), fitted.predict_proba(X))
 
 
-def test_the_names_are_those_of_recurrent_models() -> None:
-    assert {"lem", "cornn", "bilstm"} <= set(names()) and "gcn" not in names() and "own" not in names()
-
-
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
@@ -152,13 +150,6 @@ def test_the_names_are_those_of_recurrent_models() -> None:
 )
 def test_wrong_settings_are_refused_by_fit(settings: dict[str, Any], error: Any, message: str) -> None:
     refuses(error, message, classifier(**settings).fit, X, y)
-
-
-def test_one_class_alone_is_refused_and_a_loss_that_explodes_is_one_line() -> None:
-    with pytest.raises(InputError, match="two classes or more; got one class alone, 'a'"):
-        classifier(epochs=1).fit(X, ["a"] * 60)
-    with pytest.raises(InputError, match="the loss is no longer a number after epoch"):
-        SequenceRegressor("tanh_rnn", epochs=50, learning_rate=1e30, random_state=0).fit(X, X[:, -1, 0])
 
 
 def test_there_may_be_several_numbers_per_sequence_and_pipelines_and_searches_work() -> None:
@@ -193,7 +184,7 @@ def forecaster(**settings: Any) -> Forecaster:
     return Forecaster(**{"layer_args": {"d_hidden": 8}, "window": 20, "random_state": 0, **settings})
 
 
-def test_a_sine_goes_on() -> None:
+def test_a_sine_goes_on_and_series_may_have_several_channels_or_be_short() -> None:
     t = np.arange(160)
     series = 5 + 3 * np.sin(t / 5)
     model = forecaster(epochs=60).fit(series[:130])
@@ -203,9 +194,6 @@ def test_a_sine_goes_on() -> None:
     assert model.score(series[100:]) > 0.98
     assert np.allclose(model.predict(5, y=series[:130]), forecast[:5])
     assert not np.allclose(model.predict(5, y=series[:120]), forecast[:5])
-
-
-def test_series_of_several_channels_and_short_ones() -> None:
     series = np.stack([np.sin(np.arange(40) / 4), np.arange(40.0)], 1)
     model = forecaster(epochs=2).fit(series)
     assert model.predict(3).shape == (3, 2) and model.n_features_in_ == 2

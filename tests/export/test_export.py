@@ -177,7 +177,7 @@ def test_weights_that_come_with_physml_are_exported_by_their_experiment(name: st
     assert f"name: {name}" in (tmp_path / "out" / "README.md").read_text()
 
 
-def test_names_that_mean_no_run_or_several(roots: Path, tmp_path: Path) -> None:
+def test_names_of_no_run_or_several_and_folders_with_files_are_refused(roots: Path, tmp_path: Path) -> None:
     refuses(ConfigError, f"there is no run addin-cornn.* Did you mean .*{NAME}", physml.load, "addin-cornn")
     with pytest.raises(DataError, match=r"seed 1 kept no weights. Train it again with"):
         physml.load(f"{NAME}/{record_path(roots, 1).stem}")
@@ -188,9 +188,6 @@ def test_names_that_mean_no_run_or_several(roots: Path, tmp_path: Path) -> None:
             physml.load(NAME)
     finally:
         again.unlink()
-
-
-def test_a_folder_with_files_is_left_alone_unless_forced(roots: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(InputError, match=r"is not empty. Name another folder, or add --force"):
         export(NAME, "safetensors", tmp_path)

@@ -62,7 +62,7 @@ def test_mean_average_distance_of_vectors_whose_squares_are_no_numbers(size: flo
     assert mean_average_distance(x, torch.tensor([[0, 1], [1, 0]])) == 1
 
 
-def test_dirichlet_energy_is_equation_6_2_and_homophily_counts_edges_with_equal_labels():
+def test_energy_is_equation_6_2_homophily_counts_equal_labels_and_the_grid_has_180_edges() -> None:
     x, edge_index = draw(5, 3), torch.tensor([[0, 1, 1, 3, 4, 4], [1, 0, 2, 3, 0, 0]])
     total = sum(((x[i] - x[j]) ** 2).sum().item() for i, j in edge_index.T.tolist())
     assert dirichlet_energy(x, edge_index).item() == pytest.approx(total / 5, rel=1e-12)
@@ -72,9 +72,6 @@ def test_dirichlet_energy_is_equation_6_2_and_homophily_counts_edges_with_equal_
     assert edge_homophily(edge_index, torch.tensor([0, 0, 1, 1])) == 0.75
     refuses(InputError, "has none", edge_homophily, torch.zeros(2, 0, dtype=torch.long), torch.tensor([0, 1]))
     refuses(InputError, r"y must have shape \(N,\)", edge_homophily, edge_index, torch.zeros(4, 2))
-
-
-def test_the_grid_of_the_papers_has_4_neighbours_inside_and_180_edges():
     edge_index = grid(10, 10)
     assert edge_index.shape == (2, 2 * 180)
     assert len({tuple(e) for e in edge_index.T.tolist()}) == 360

@@ -295,13 +295,18 @@ def test_3_19_lacks_the_root_of_two_of_3_43(alpha: float, share: float) -> None:
     assert 1.0 < proved / limits.Delta < 1.1
 
 
-def test_what_is_printed_for_small_k() -> None:
+def test_what_is_printed_for_small_k_layers_without_a_bound_and_steps_that_differ() -> None:
     unit = CoRNN(2, 3, dt=0.02, gamma=1, epsilon=1, damping="implicit")
     assert bounds.long_term(unit, 1.0, 4, 50) == bounds.cornn_2_36(4, 0.02)
     lem = LEM(2, 3, dt=0.02)
     assert bounds.long_term(lem, 1.0, 4, 50) == bounds.Lem.of(lem).one_step_5_37(1.0, 4, 50)
     for other in (CoRNN(2, 3, dt=0.02, gamma=1, epsilon=1), UnICORNN(2, 3, n_layers=1, dt=0.1, alpha=1.0)):
         assert bounds.long_term(other, 1.0, 4, 50) is None
+    lstm = LSTM(1, 1)
+    assert bounds.total(lstm, 1.0, 5) is None and bounds.holds(lstm, 5) is None
+    assert bounds.total(CoRNN(1, 1, gamma=2, epsilon=1, dt=0.1, damping="implicit"), 1.0, 5) is None
+    with pytest.raises(InputError, match="one dt for all layers"):
+        bounds.Unicornn.of(UnICORNN(1, 1, n_layers=2, dt=[0.1, 0.2], alpha=1.0), 5)
 
 
 @pytest.mark.parametrize("sign, order", [(-1, 3), (+1, 2)])
@@ -332,11 +337,3 @@ def test_5_2_4_needs_a_minus_before_its_last_term(sign: int, order: int) -> None
         gradient = of_step(layer, u, squared_error(target), k)["Wy"]
         rests.append(float((gradient - printed).norm()) / float(at["z"].norm()))
     assert math.log(rests[0] / rests[1], 4) == pytest.approx(order, abs=0.25)
-
-
-def test_layers_without_a_bound_and_steps_that_differ() -> None:
-    lstm = LSTM(1, 1)
-    assert bounds.total(lstm, 1.0, 5) is None and bounds.holds(lstm, 5) is None
-    assert bounds.total(CoRNN(1, 1, gamma=2, epsilon=1, dt=0.1, damping="implicit"), 1.0, 5) is None
-    with pytest.raises(InputError, match="one dt for all layers"):
-        bounds.Unicornn.of(UnICORNN(1, 1, n_layers=2, dt=[0.1, 0.2], alpha=1.0), 5)

@@ -100,7 +100,7 @@ def test_5_2_7_its_bound_5_58_on_the_error(width: int) -> None:
     assert errors.max() < {40: 0.3, 160: 0.01}[width]
 
 
-def test_5_2_7_is_the_system_5_52() -> None:
+def test_5_2_7_is_the_system_5_52_and_5_2_8_the_system_5_81() -> None:
     near_f, near_o, same = systems(20)
     u = inputs(12)
     trajectory = dynamical_system(near_f, near_o, same).run(u)
@@ -110,6 +110,16 @@ def test_5_2_7_is_the_system_5_52() -> None:
         y = same(z)
         np.testing.assert_allclose(trajectory["phi"][n], z[0], rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(trajectory["o"][n], near_o(z)[0], rtol=1e-9, atol=1e-12)
+    near_f, near_g, same = multiscale.map_networks(100)
+    tau, u = 0.05, inputs(10)
+    trajectory = built.two_scale(near_f, near_g, same, tau).run(u)
+    z = y = z_copy = y_copy = np.zeros((1, 1))
+    for n, row in enumerate(u):
+        z, z_copy = near_f(np.hstack([y_copy, y, row[None]])), same(y)
+        G = near_g(np.hstack([z, z_copy, row[None]])) + (1 - 1 / tau) * same(z_copy)
+        y, y_copy = (1 - tau) * y + tau * G, same(z)
+        np.testing.assert_allclose(trajectory["phi"][n], z[0], rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(trajectory["psi"][n], y[0], rtol=1e-8, atol=1e-10)
 
 
 def test_5_2_7_is_broken_where_states_leave_the_region() -> None:
@@ -144,19 +154,6 @@ def test_5_2_8_the_same_number_of_units_for_every_tau(tau: float) -> None:
     C, D = lip_f * (3 + lip_g) * (1 + lip_f), 1 + (2 + lip_g) * (2 + 2 * lip_f)
     off = sum(np.abs(emulated[name] - exact[name])[:, 0] for name in ("phi", "psi"))
     assert (off <= epsilon * D * np.cumsum(C ** np.arange(40))).all()
-
-
-def test_5_2_8_is_the_system_5_81() -> None:
-    near_f, near_g, same = multiscale.map_networks(100)
-    tau, u = 0.05, inputs(10)
-    trajectory = built.two_scale(near_f, near_g, same, tau).run(u)
-    z = y = z_copy = y_copy = np.zeros((1, 1))
-    for n, row in enumerate(u):
-        z, z_copy = near_f(np.hstack([y_copy, y, row[None]])), same(y)
-        G = near_g(np.hstack([z, z_copy, row[None]])) + (1 - 1 / tau) * same(z_copy)
-        y, y_copy = (1 - tau) * y + tau * G, same(z)
-        np.testing.assert_allclose(trajectory["phi"][n], z[0], rtol=1e-8, atol=1e-10)
-        np.testing.assert_allclose(trajectory["psi"][n], y[0], rtol=1e-8, atol=1e-10)
 
 
 def test_5_2_8_weights_independent_of_tau_is_broken() -> None:

@@ -21,7 +21,7 @@ def start() -> tuple[torch.nn.Module, Tensor, Tensor]:
     return net, batch.input.double(), batch.target.double()
 
 
-def test_a_seed_gives_the_same_start_and_leaves_the_generator() -> None:
+def test_a_seed_gives_the_same_start_and_by_lag_is_the_gradient_of_the_loss_of_the_task() -> None:
     random = torch.get_rng_state()
     (first, u, _), (again, same, _) = start(), start()
     assert torch.equal(torch.get_rng_state(), random) and torch.equal(u, same) and u.shape == (3, 6, 2)
@@ -29,9 +29,6 @@ def test_a_seed_gives_the_same_start_and_leaves_the_generator() -> None:
     assert all(torch.equal(p, q) for p, q in zip(first.parameters(), again.parameters(), strict=True))
     other, _, _ = experiments.start_of(LEM, **(GIVEN | {"seed": 2}))
     assert not all(torch.equal(p, q) for p, q in zip(first.parameters(), other.parameters(), strict=True))
-
-
-def test_by_lag_is_the_gradient_of_the_loss_of_the_task() -> None:
     net, u, target = start()
     u.requires_grad_()
     (net(u)[0] - target).square().mean().backward()

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from drawn_layers import leaves, like, numbers
+from refusals import refuses
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
@@ -142,10 +143,8 @@ def test_training_mode_empty_inputs_and_a_start_that_is_not_named_are_refused() 
     layer, loss = layers()["lem"], squared_error(numbers(B, H))
     with pytest.raises(InputError, match=r"Call network.eval\(\) first"):
         gradient_by_step(layer.train(), numbers(B, T, D), loss)
-    with pytest.raises(InputError, match="at least one step"):
-        gradient_by_step(layer.eval(), numbers(B, 0, D), loss)
-    with pytest.raises(InputError, match="of one sequence"):
-        next(jacobian_products(layer, numbers(2, T, D)))
+    refuses(InputError, "at least one step", gradient_by_step, layer.eval(), numbers(B, 0, D), loss)
+    refuses(InputError, "of one sequence", next, jacobian_products(layer, numbers(2, T, D)))
 
     class Elsewhere(Leaky):
         def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor]]:

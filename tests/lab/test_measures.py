@@ -92,7 +92,7 @@ def test_the_step_size_assumption_by_hand(task: Adding) -> None:
     assert assumption["assumption/eta_2_51"] == pytest.approx(0.1 * (2 + 3))
 
 
-def test_steps_of_unicornn_are_dt_times_a_sigmoid(task: Adding) -> None:
+def test_steps_of_unicornn_are_dt_times_a_sigmoid_and_those_of_lem_behind_an_encoder(task: Adding) -> None:
     network = net(unicornn)
     with torch.no_grad():
         network.layers[0].layers[0].c.zero_()
@@ -101,6 +101,14 @@ def test_steps_of_unicornn_are_dt_times_a_sigmoid(task: Adding) -> None:
     first = dict.fromkeys(("steps/least_1", "steps/mean_1", "steps/greatest_1"), 0.1)
     second = {"steps/least_2": 0.05, "steps/mean_2": 0.1, "steps/greatest_2": 0.15}
     assert steps == pytest.approx(first | second)
+    torch.manual_seed(0)
+    layer = partial(LEM, d_hidden=H, dt=0.5, state_dropout=0.5, backend="reference")
+    network = SequenceModel(layer, d_in=2, d_out=1, readout="last", tokens=False, encoder=2).train()
+    before = torch.get_rng_state()
+    steps = EffectiveSteps(n=4).measure(network, task, "cpu")
+    assert torch.equal(torch.get_rng_state(), before) and network.training
+    u = network.encoder(next(iter(task.batches("valid", 4))).input)
+    assert steps["steps/mean_1"] == pytest.approx(network.layers[0].eval().time_scales(u)[0].mean().item())
 
 
 def test_steps_of_lem_are_those_of_its_loop_on_valid_data(task: Adding) -> None:
@@ -119,17 +127,6 @@ def test_steps_of_lem_are_those_of_its_loop_on_valid_data(task: Adding) -> None:
         numbers = {"least": steps.min(), "mean": steps.mean(), "greatest": steps.max()}
         expected |= {f"steps/{name}_{i}": float(value) for name, value in numbers.items()}
     assert EffectiveSteps(n=4).measure(network, task, "cpu") == pytest.approx(expected, rel=1e-5)
-
-
-def test_steps_of_lem_are_those_behind_an_encoder_and_draw_no_random_numbers(task: Adding) -> None:
-    torch.manual_seed(0)
-    layer = partial(LEM, d_hidden=H, dt=0.5, state_dropout=0.5, backend="reference")
-    network = SequenceModel(layer, d_in=2, d_out=1, readout="last", tokens=False, encoder=2).train()
-    before = torch.get_rng_state()
-    steps = EffectiveSteps(n=4).measure(network, task, "cpu")
-    assert torch.equal(torch.get_rng_state(), before) and network.training
-    u = network.encoder(next(iter(task.batches("valid", 4))).input)
-    assert steps["steps/mean_1"] == pytest.approx(network.layers[0].eval().time_scales(u)[0].mean().item())
 
 
 def norm(parts: dict[str, Tensor]) -> float:

@@ -4,6 +4,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
+from refusals import refuses
 
 from physml.base.errors import ConfigError
 from physml.cli import listing
@@ -38,18 +39,11 @@ def test_a_row_of_a_file_is_listed_by_its_path(tmp_path: Path, monkeypatch: pyte
     name = "./my files/study.yaml:lem"
     assert inventory.entries("experiments", name) == [inventory.Entry(name, "lem on adding; me", "own")]
     assert inventory.entries("searches", name) == [inventory.Entry(name, "not made")]
-    with pytest.raises(ConfigError, match="has no row 'x'"):
-        inventory.entries("experiments", "./my files/study.yaml:x")
-    with pytest.raises(ConfigError, match="search"):
-        inventory.entries("searches", "./my files/study.yaml:gru")
+    refuses(ConfigError, "has no row 'x'", inventory.entries, "experiments", "./my files/study.yaml:x")
+    refuses(ConfigError, "search", inventory.entries, "searches", "./my files/study.yaml:gru")
 
 
-def test_a_name_that_nothing_has_gets_near_ones() -> None:
-    with pytest.raises(ConfigError, match=r"^none of the \d+ models has graphcom in its name\. Did you mean"):
-        inventory.entries("models", "graphcom")
-
-
-def test_the_settings_of_experiments_are_listed() -> None:
+def test_the_settings_of_experiments_are_listed_and_a_name_that_nothing_has_gets_near_ones() -> None:
     (entry,) = inventory.entries("experiments", "g2/texas-g2_gcn-h8", settings=True)
     assert "net: input_dropout 0.689, dropout 0.499, hidden 8" in entry.below
     entry = inventory.entries("experiments", "cornn/adding-5000-cornn", settings=True)[0]
@@ -57,6 +51,8 @@ def test_the_settings_of_experiments_are_listed() -> None:
     assert "trainer: epochs 600, batch_size 50, test_every 1, select Last()" in entry.below
     with pytest.raises(ConfigError, match="--settings is for experiments alone; got tables"):
         inventory.entries("tables", settings=True)
+    with pytest.raises(ConfigError, match=r"^none of the \d+ models has graphcom in its name\. Did you mean"):
+        inventory.entries("models", "graphcom")
 
 
 def test_a_class_is_described_by_its_docstring_and_a_template_by_its_comment() -> None:
@@ -108,8 +104,7 @@ def test_long_descriptions_go_on_below_themselves_and_lines_below_are_wrapped_an
 def test_a_damaged_config_is_named(own_conf: Path, content: bytes | None, says: str) -> None:
     if content is not None:
         (own_conf / "table" / "lem-4.yaml").write_bytes(content)
-    with pytest.raises(ConfigError, match=says):
-        inventory.tables()
+    refuses(ConfigError, says, inventory.tables)
 
 
 @pytest.fixture

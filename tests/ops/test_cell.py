@@ -154,16 +154,31 @@ def test_a_constant_row_is_another_for_each_width():
     near(*(results(step, u, state, [u, V, W], backend) for backend in ("native", "reference")), 1e-12)
 
 
-def test_parts_that_are_not_the_whole_are_refused_as_by_torch():
+def test_mistakes_in_a_step_show_at_their_place_and_parts_of_a_whole_are_refused_as_by_torch() -> None:
     def step(u, state):
         return torch.cat(u.split([2, 2], 1), 1), state
 
     refuses(RuntimeError, "split", recurrence, step, torch.randn(2, 50, 6), (torch.zeros(2, 1),))
 
+    def wrong(u, state):
+        return undefined_name(u), state  # noqa: F821
 
-def test_several_inputs_parts_of_an_input_and_masks():
+    refuses(NameError, "undefined_name", recurrence, wrong, torch.randn(2, 5, 2), (torch.zeros(2, 2),))
+
+
+def test_several_inputs_masks_and_more_operands_than_orders_that_are_tried() -> None:
     leaves = cells.masks(torch.float64)
     near(cells.with_masks("native", *leaves), cells.with_masks("reference", *leaves), 1e-12)
+    n = 8
+    W = [nn.Parameter(torch.randn(2, 2).double()) for _ in range(n)]
+
+    def step(u, state):
+        pairs = [torch.tanh(state[k] @ W[k] + state[(k + 3) % n] @ W[k]) for k in range(n)]
+        return sum(pairs[1:], pairs[0]) + u, tuple(pairs)
+
+    u = torch.randn(3, 5, 2).double()
+    state = tuple(torch.randn(3, 2).double() for _ in range(n))
+    near(*(results(step, u, state, W, backend) for backend in ("native", "reference")), 1e-12)
 
 
 def test_what_lies_beyond_a_row_does_not_spoil_it():
@@ -178,19 +193,6 @@ def test_what_lies_beyond_a_row_does_not_spoil_it():
     values = results(step, u, state, [W], "native")
     assert all(x.isfinite().all() for x in values)
     near(values, results(step, u, state, [W], "reference"), 1e-12)
-
-
-def test_more_operands_than_orders_that_are_tried():
-    n = 8
-    W = [nn.Parameter(torch.randn(2, 2).double()) for _ in range(n)]
-
-    def step(u, state):
-        pairs = [torch.tanh(state[k] @ W[k] + state[(k + 3) % n] @ W[k]) for k in range(n)]
-        return sum(pairs[1:], pairs[0]) + u, tuple(pairs)
-
-    u = torch.randn(3, 5, 2).double()
-    state = tuple(torch.randn(3, 2).double() for _ in range(n))
-    near(*(results(step, u, state, W, backend) for backend in ("native", "reference")), 1e-12)
 
 
 def test_one_source_serves_all_sizes_and_numbers():
@@ -261,7 +263,7 @@ def test_what_cannot_be_compiled_is_said_once_and_runs_as_a_loop(name, caplog):
     refuses(InputError, reason, recurrence, step, u, state, backend="native")
 
 
-def test_a_number_that_the_loop_does_not_take_is_not_taken_for_infinity():
+def test_a_weight_of_another_dtype_and_a_number_beyond_64_bits_are_refused() -> None:
     def scales(u, state):
         return u * 10**40, state
 
@@ -269,6 +271,14 @@ def test_a_number_that_the_loop_does_not_take_is_not_taken_for_infinity():
     with pytest.raises(OverflowError):
         recurrence(scales, u, state)
     refuses(InputError, "a whole number of more than 64 bits", recurrence, scales, u, state, backend="native")
+    W = nn.Parameter(torch.randn(3, 3))
+
+    def step(u, state):
+        h = F.linear(state[0], W) + u
+        return h, (h,)
+
+    with pytest.raises(InputError, match="mixes torch"):
+        recurrence(step, torch.zeros(2, 5, 3).double(), (torch.zeros(2, 3).double(),), backend="native")
 
 
 def test_random_numbers_are_seen_on_any_device():
@@ -276,13 +286,6 @@ def test_random_numbers_are_seen_on_any_device():
     with pytest.raises(NotExpressible, match="random numbers"):
         trace(step_of("draws"), 2, torch.empty(0, device="meta"), [3], [3])
     assert torch.equal(before, torch.get_rng_state())
-
-
-def test_a_mistake_in_the_step_shows_at_its_place():
-    def wrong(u, state):
-        return undefined_name(u), state  # noqa: F821
-
-    refuses(NameError, "undefined_name", recurrence, wrong, torch.randn(2, 5, 2), (torch.zeros(2, 2),))
 
 
 @pytest.mark.parametrize(
@@ -302,17 +305,6 @@ def test_a_step_that_returns_something_else(step, what):
     for backend in ("auto", "reference"):
         with pytest.raises(InputError, match=what):
             recurrence(step, torch.zeros(2, 50, 3), (torch.zeros(2, 3),), backend=backend)
-
-
-def test_a_weight_of_another_dtype_is_refused():
-    W = nn.Parameter(torch.randn(3, 3))
-
-    def step(u, state):
-        h = F.linear(state[0], W) + u
-        return h, (h,)
-
-    with pytest.raises(InputError, match="mixes torch"):
-        recurrence(step, torch.zeros(2, 5, 3).double(), (torch.zeros(2, 3).double(),), backend="native")
 
 
 @recurrent("y", memory="d_memory")
@@ -364,8 +356,7 @@ def test_a_layer_without_a_step_or_without_names():
     refuses(InputError, "Nameless needs an integer attribute d_in; got None", nameless, torch.zeros(1, 2, 3))
     numbers = torch.zeros(1, 2, 3).numpy()
     refuses(InputError, "u must be a tensor of torch; got ndarray", FastRNN(3, 4), numbers)
-    with pytest.raises(InputError, match="needs a method step"):
-        recurrent("y")(nn.Linear)
+    refuses(InputError, "needs a method step", recurrent("y"), nn.Linear)
 
 
 def test_kernels_for_a_gpu_are_refused_here_and_a_run_that_prefers_them_gets_c(caplog):

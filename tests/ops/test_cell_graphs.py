@@ -116,8 +116,7 @@ FEW = ("own", "LSTM", "NoisyRNN", "TruncatedLSTM")
 
 
 @pytest.mark.parametrize(
-    ("name", "strict"),
-    variants([(name, False) for name in FEW], itertools.product(LAYERS, (False, True))),
+    ("name", "strict"), variants([(name, False) for name in FEW], itertools.product(LAYERS, (False, True)))
 )
 def test_an_exported_layer_takes_any_size_and_can_be_trained(name: str, strict: bool) -> None:
     layer = made(name).eval()

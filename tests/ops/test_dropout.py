@@ -45,13 +45,16 @@ def test_any_number_of_draws_of_any_layout_and_what_overflows_or_is_no_number(x:
 
 
 @pytest.mark.usefixtures("compiler")
-def test_gradients_pass_where_numbers_do_and_so_do_second_ones():
+def test_gradients_pass_where_numbers_do_and_beyond_1_is_an_error() -> None:
     x = draw(50).requires_grad_()
     y = dropout(x, 0.5, True, backend="native")
     (first,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
     torch.testing.assert_close(first, torch.where(y == 0, 0.0, 2 * 2 * y))
     (second,) = torch.autograd.grad(first.sum(), x)
     torch.testing.assert_close(second, torch.where(y == 0, 0.0, 8.0).double())
+    assert (dropout(draw(5), 1.0, True) == 0).all()
+    for p in (1.5, -0.5):
+        refuses(ValueError, "between 0 and 1", dropout, draw(5), p, True)
 
 
 @pytest.mark.parametrize("name", backend.CHOICES[:4])
@@ -60,13 +63,6 @@ def test_nothing_is_drawn_where_nothing_is_dropped(name: str):
     for values, p, training in ((x, 0.5, False), (x, 0.0, True), (x[:0], 0.5, True)):
         assert dropout(values, p, training, backend=name) is values
     assert torch.equal(torch.get_rng_state(), state)
-
-
-@pytest.mark.usefixtures("compiler")
-def test_everything_is_dropped_at_1_and_beyond_it_is_an_error():
-    assert (dropout(draw(5), 1.0, True) == 0).all()
-    for p in (1.5, -0.5):
-        refuses(ValueError, "between 0 and 1", dropout, draw(5), p, True)
 
 
 @pytest.mark.usefixtures("compiler")

@@ -131,7 +131,7 @@ def test_half_powers_are_exact_to_the_last_bit_at_zeros_and_beside_them(p: float
 
 
 @pytest.mark.usefixtures("compiler")
-def test_what_overflows_at_one_node_stays_with_its_neighbours() -> None:
+def test_what_overflows_at_one_node_stays_with_its_neighbours_and_no_edges_give_zeros() -> None:
     x = draw(N, 1, 70)
     x[0, 0, :64] = torch.inf  # the block before the last, in room that the last uses again
     weight = torch.ones(8, 1, dtype=torch.double).requires_grad_()
@@ -141,10 +141,6 @@ def test_what_overflows_at_one_node_stays_with_its_neighbours() -> None:
     grad[0, 0, :64] = torch.inf
     weighted_sum(draw(N, 1, 70), weight, edges(ODD), backend="native").backward(grad)
     assert torch.isfinite(weight.grad[ODD[1] != 0]).all()
-
-
-@pytest.mark.usefixtures("compiler")
-def test_a_graph_without_edges_gives_zeros_and_one_without_nodes_empty_gradients() -> None:
     none = torch.zeros(2, 0, dtype=torch.long)
     with backend.running("auto"):
         assert (weighted_sum(draw(N, 1, 3), draw(0, 1), edges(none)) == 0).all()

@@ -135,14 +135,9 @@ def test_one_graph_of_a_network_equals_eager(name: str, backend: str) -> None:
 
 
 @pytest.mark.grid
-def test_inductor_compiles_a_network() -> None:
+def test_inductor_compiles_a_network_and_transforms_in_a_graph_take_the_loop() -> None:
     model = net("LEM")
     close(torch.compile(model, fullgraph=True), model, model, draw(B, T, D))
-
-
-@pytest.mark.grid
-def test_transforms_in_a_graph_take_the_loop() -> None:
-    model = net("LEM")
 
     def loss(u: Tensor) -> Tensor:
         return model(u)[0].pow(2).sum()

@@ -162,9 +162,7 @@ def test_no_compiler(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert reason.endswith("without, recurrences take 5 to 30 times as long")
 
 
-def test_without_a_compiler_the_cache_has_what_another_machine_has_made(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_compiler_the_cache_has_what_another_machine_made(source, tmp_path, monkeypatch) -> None:
     """Of two compilers, and read from a folder that can't be written, as on many compute nodes."""
     load(source, torch.float32)
     forget(monkeypatch)
@@ -187,9 +185,7 @@ def test_without_a_compiler_the_cache_has_what_another_machine_has_made(
 
 
 @pytest.mark.parametrize("change", ["source", "header", "flags", "dtype", "CPU"])
-def test_without_a_compiler_a_library_of_something_else_is_not_taken(
-    change: str, source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_compiler_a_library_of_other_things_is_not_taken(change: str, source, monkeypatch) -> None:
     load(source, torch.float32)
     forget(monkeypatch)
     monkeypatch.setenv("PATH", "/nonexistent")
@@ -198,9 +194,7 @@ def test_without_a_compiler_a_library_of_something_else_is_not_taken(
     assert "no library made elsewhere" in refused(source, dtype)
 
 
-def test_without_a_compiler_no_code_comes_from_a_folder_of_others(
-    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_compiler_no_code_comes_from_a_folder_of_others(source, tmp_path, monkeypatch) -> None:
     load(source, torch.float32)
     forget(monkeypatch)
     monkeypatch.setenv("PATH", "/nonexistent")

@@ -57,18 +57,15 @@ def test_what_goes_past_the_caches(name: str, size: Any, monkeypatch: pytest.Mon
     assert all(map(torch.equal, near, everything(BY_NAME[name], "native", x)))
 
 
-def test_more_threads_than_a_call_makes() -> None:
-    """The shares of threads beyond the greatest number are the caller's."""
+def test_without_gradients_nothing_is_saved_and_threads_may_be_more_than_a_call_makes() -> None:
+    x = [leaf.detach() for leaf in drawn("cornn", 2, 9, 1, 3)]
+    assert cornn_in_c.forward(x, (0.1, 0.9, 0.1, 0.1), saved=False)[1] == ()
+    # The shares of threads beyond the greatest number are the caller's.
     u = torch.randn(64, 100, 128)
     operands = torch.randn(192, 128), torch.randn(192)
     by_few = unicornn_ops.project(u, *operands, backend="native")
     torch.set_num_threads(600)
     torch.testing.assert_close(unicornn_ops.project(u, *operands, backend="native"), by_few)
-
-
-def test_without_gradients_nothing_is_saved() -> None:
-    x = [leaf.detach() for leaf in drawn("cornn", 2, 9, 1, 3)]
-    assert cornn_in_c.forward(x, (0.1, 0.9, 0.1, 0.1), saved=False)[1] == ()
 
 
 @pytest.mark.parametrize("name", IN_C)

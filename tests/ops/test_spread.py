@@ -36,7 +36,7 @@ def test_products_against_a_loop(H: int, flags: str, monkeypatch: pytest.MonkeyP
     assert errors[1] < 3 * errors[0]
 
 
-def test_gradients_of_both_directions() -> None:
+def test_gradients_of_both_directions_and_threads_and_columns_that_change_no_bit(monkeypatch) -> None:
     needs_compiler()
     of = edges(ODD)
     fixed, x = Spread(of, draw(8, seed=2)), draw(of.n, 3).requires_grad_()
@@ -44,10 +44,6 @@ def test_gradients_of_both_directions() -> None:
         assert torch.autograd.gradcheck(fixed, x) and torch.autograd.gradcheck(fixed.back, x)
         assert torch.autograd.gradgradcheck(lambda y: fixed(y) ** 2, x)
         assert backend.ran() == ("native",)
-
-
-def test_threads_and_columns_that_are_no_piece_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    needs_compiler()
     of, x, weight = many(), draw(40, 130), draw(300, seed=3)
     output = spread(x, *rows(of, weight), backend="native")
     monkeypatch.setattr(native, "PARALLEL", 0.0)

@@ -155,7 +155,14 @@ def test_weights_that_change_between_steps(kind: str, change: str) -> None:
 
 
 @every_layer
-def test_other_dtypes_copies_and_parametrizations(kind: str) -> None:
+def test_weights_in_any_layout_other_dtypes_copies_and_parametrizations(kind: str) -> None:
+    layer, u = made(kind), inputs(B, T, 3)
+    for p in layer.parameters():
+        if p.dim() == 2:
+            p.data = p.data.t().contiguous().t()
+    assert_follows(layer, u)
+    assert_follows(layer, inputs(T, B, 3).transpose(0, 1))
+    assert_follows(layer, inputs(3, B, T).permute(1, 2, 0))
     layer, u = made(kind), inputs(B, T, 3)
     assert_follows(layer, u)
     assert_follows(layer.float(), u.float())
@@ -169,17 +176,6 @@ def test_other_dtypes_copies_and_parametrizations(kind: str) -> None:
     assert_follows(layer, u)
     change_in_place(layer)
     assert_follows(layer, u)
-
-
-@every_layer
-def test_weights_that_do_not_lie_row_after_row(kind: str) -> None:
-    layer, u = made(kind), inputs(B, T, 3)
-    for p in layer.parameters():
-        if p.dim() == 2:
-            p.data = p.data.t().contiguous().t()
-    assert_follows(layer, u)
-    assert_follows(layer, inputs(T, B, 3).transpose(0, 1))
-    assert_follows(layer, inputs(3, B, T).permute(1, 2, 0))
 
 
 @every_kind
@@ -204,13 +200,18 @@ def test_any_gradient_that_is_wanted_keeps_the_graph(kind: str, what: str) -> No
 
 
 @every_layer
-def test_transforms_and_tangents_reach_the_plain_loop(kind: str) -> None:
+def test_transforms_reach_the_plain_loop_and_a_backend_that_is_set_is_kept(kind: str) -> None:
     layer, u = made(kind).requires_grad_(False), inputs(B, 3)
     state = layer.step(u)[1]
     _, got = torch.func.jvp(lambda x: layer.step(x, state)[0], (u,), (torch.ones_like(u),))
     small = 1e-6
     nearby = (layer.step(u + small, state)[0] - layer.step(u - small, state)[0]) / (2 * small)
     torch.testing.assert_close(got, nearby, rtol=1e-6, atol=1e-8)
+    for name in ("torch", "reference"):
+        layer.backend = name
+        backend.reset()
+        layer.step(u)
+        assert "native" not in backend.ran()
 
 
 @every_layer
@@ -230,16 +231,6 @@ def test_what_does_not_fit_is_refused(kind: str) -> None:
         if kind != "unicornn":
             layer.b = nn.Parameter(layer.b[:-1].clone())  # C would read beyond its end
             refuses(InputError, "b must have shape", layer.step, u, state)
-
-
-@every_layer
-def test_a_backend_that_is_set_is_kept(kind: str) -> None:
-    layer, u = made(kind).requires_grad_(False), inputs(B, 3)
-    for name in ("torch", "reference"):
-        layer.backend = name
-        backend.reset()
-        layer.step(u)
-        assert "native" not in backend.ran()
 
 
 def test_without_a_compiler_it_is_forward(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,11 +25,7 @@ from physml.ops.unicornn import reference as unicornn_reference
 from physml.ops.unicornn import triton as unicornn_gpu
 
 GPU = {"lem": lem_gpu, "cornn": cornn_gpu, "unicornn": unicornn_gpu}
-LOOP = {
-    "lem": lem_reference.lem,
-    "cornn": cornn_reference.cornn,
-    "unicornn": unicornn_reference.unicornn,
-}
+LOOP = {"lem": lem_reference.lem, "cornn": cornn_reference.cornn, "unicornn": unicornn_reference.unicornn}
 WAYS = ("rows", "tiles", "steps")  # one kernel by rows, one by tiles of 16 rows, or kernels between products
 CASES = {
     "lem": ("lem", {"dt": 0.7, "clip": None}, 4),

@@ -91,14 +91,11 @@ def test_what_the_pilots_left_undone_is_told(capsys):
     assert outcome.exit_code == 75
 
 
-def test_a_run_that_was_given_up_is_not_waited_for():
+def test_a_run_that_was_given_up_or_killed_each_time_without_a_record_is_not_waited_for(capsys) -> None:
     spec = h.spec_of(h.odd(trouble="memory"))
     for _ in range(history.LIMIT):
         h.make(spec)
     assert watched(Fake(), planning.plan([spec])).codes == {spec.label: 1}
-
-
-def test_a_run_that_was_killed_each_time_and_left_no_record_is_not_waited_for(capsys):
     spec = h.spec_of(h.odd())
     spec.work_folder.mkdir(parents=True)
     (spec.work_folder / history.NAME).write_text('{"in_vain": 3}')
@@ -121,16 +118,13 @@ def test_ctrl_c_and_detach_leave_the_pilots_alone(monkeypatch):
     assert engine.closed == 1
 
 
-def test_runs_that_are_blocked_are_not_done():
+def test_a_session_tells_how_runs_are_packed_and_which_are_blocked() -> None:
     reason = "a.gz missing, get it with `physml data get a`"
     planned = planning.plan(h.specs_of(h.odd("seed=0,1")))
     blocked = [dataclasses.replace(run, state="blocked", reason=reason) for run in planned]
     text = Session(Fake(settings=Settings(workers=2, cpus=2)), ["run"]).describe(blocked)
     assert text.startswith("Nothing would be submitted: 2 runs are blocked.") and "2 pilots: run" in text
     assert list(console._blocked_lines(blocked)) == ["0 done, 2 blocked:", f"  2 by {reason}"]
-
-
-def test_a_session_tells_how_runs_are_packed():
     specs = h.specs_of(h.odd("seed=0,1,2,3,4"))
     text = Session(Fake(settings=Settings(workers=2, cpus=2)), ["run"]).describe(planning.plan(specs))
     assert text.splitlines()[0] == "2 pilots: run"
@@ -182,8 +176,7 @@ def test_a_controller_that_stays_silent_ends_the_wait(tmp_path, monkeypatch, cap
     program(tmp_path / "squeue", "echo 'Unable to contact slurm controller' >&2; exit 1")
     assert job.alive() == 1
     monkeypatch.setattr(slurm, "PATIENCE_S", -1.0)
-    with pytest.raises(RunFailed, match=r"Unable to contact .*Slurm job 101; .*physml status shows"):
-        job.alive()
+    refuses(RunFailed, r"Unable to contact .*Slurm job 101; .*physml status shows", job.alive)
 
 
 def options_of(text):

@@ -170,22 +170,16 @@ def fork_with(*exit_codes):
     return processes.Forked(Process(), SPEC)
 
 
-@pytest.mark.parametrize("code", [0, 1, 2, 75, -9])
-def test_exit_codes_are_those_of_the_process(code):
-    fork = fork_with(None, code)
-    assert fork.wait() == code == fork.poll()
-
-
-def test_the_exit_code_of_a_run_whose_server_died_comes_from_its_files(monkeypatch):
+def test_exit_codes_are_those_of_the_process_or_of_files_if_its_server_died(monkeypatch, tmp_path) -> None:
+    for code in (0, 1, 2, 75, -9):
+        fork = fork_with(None, code)
+        assert fork.wait() == code == fork.poll()
     fork = fork_with(None, None, processes.SERVER_DIED)
     monkeypatch.setattr(processes, "is_alive", lambda pid: True)
     assert fork.poll() is None and fork.poll() is None
     monkeypatch.setattr(processes, "is_alive", lambda pid: False)
     monkeypatch.setattr(processes, "state_of", lambda spec: "stopped")
     assert fork.poll() == 75 == fork.wait()
-
-
-def test_a_forced_run_whose_server_died_is_not_done_by_its_earlier_record(monkeypatch, tmp_path):
     monkeypatch.setattr(processes, "is_alive", lambda pid: False)
     monkeypatch.setattr(processes, "state_of", lambda spec: "done")
     assert fork_with(processes.SERVER_DIED).wait() == 0
@@ -219,7 +213,7 @@ def test_what_is_loaded_of_the_checkout_is_watched(monkeypatch, tmp_path):
     assert preload.sources() not in (before, changed)
 
 
-def test_threads_are_seen():
+def test_threads_are_seen_and_forks_are_for_one_thread_on_a_cpu_and_named_classes() -> None:
     wait = threading.Event()
     other = threading.Thread(target=wait.wait)
     other.start()
@@ -228,9 +222,6 @@ def test_threads_are_seen():
     finally:
         wait.set()
         other.join()
-
-
-def test_classes_that_a_config_names_and_forks_are_for_one_thread_on_a_cpu():
     model = {"_target_": "physml.models.sequence.lem.LEM", "inner": [{"_target_": "own.Net"}]}
     config = {"model": model, "task": {"_target_": "tasks.adding.Adding"}}
     assert processes.targets_of(config) == {"physml.models.sequence.lem.LEM", "tasks.adding.Adding"}

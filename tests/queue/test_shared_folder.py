@@ -11,7 +11,7 @@ from physml.cli import main
 from physml.queue import shared_folder
 
 
-def test_a_local_folder_can_be_shared(tmp_path, capsys):
+def test_two_nodes_meet_by_the_same_command_and_one_alone_by_itself(tmp_path, capsys) -> None:
     (folder := tmp_path / "shared").mkdir()
     assert main.main(["doctor", "--shared", str(folder), "--wait", "60"]) == 0
     out = capsys.readouterr().out
@@ -19,9 +19,6 @@ def test_a_local_folder_can_be_shared(tmp_path, capsys):
     assert "50 files were created by 50 processes in all" in out
     assert "Pilots can share this folder." in out
     assert list(folder.iterdir()) == []
-
-
-def test_two_nodes_meet_by_the_same_command(tmp_path):
     command = [sys.executable, "-m", "physml", "doctor", "--shared", str(tmp_path), "--nodes", "2"]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     outputs = [process.communicate(timeout=120)[0] for process in both]

@@ -51,9 +51,7 @@ def change(path: Path, **changes: Any) -> None:
     path.write_text(json.dumps(content))
 
 
-def test_a_failure_hides_no_result_of_a_later_results_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_hides_no_result_of_a_later_results_folder(tmp_path: Path, monkeypatch) -> None:
     roots = [tmp_path / "own", tmp_path / "checkout"]
     monkeypatch.setattr(record, "results_roots", lambda: roots)
     for root, ends in zip(roots, ({3: "failed", 4: "failed"}, {3: "finished", 5: "finished"}), strict=True):
@@ -68,7 +66,7 @@ def test_a_failure_hides_no_result_of_a_later_results_folder(
     assert len(record.records_beside(path_of(tmp_path / "sent/runs/t/a"))) == 2
 
 
-def test_a_changed_digit_is_noticed(tmp_path: Path) -> None:
+def test_a_changed_digit_is_noticed_and_a_damaged_setting_mended_by_the_next_run(tmp_path: Path) -> None:
     path = path_of(tmp_path)
     record.write(path, made())
     text = path.read_text()
@@ -77,6 +75,11 @@ def test_a_changed_digit_is_noticed(tmp_path: Path) -> None:
     refused(tmp_path, r"seed3.json is damaged: its content has the hash \w{8}, not \w{8}")
     path.write_text(text)
     assert record.read(path) == made()
+    record.write(path_of(tmp_path), made())
+    setting_of(tmp_path).write_text("{")
+    refuses(RecordError, r"setting\.json is damaged", record.read, path_of(tmp_path))
+    record.write(path_of(tmp_path, 4), made(seed=4))
+    assert record.read(path_of(tmp_path)) == made()
 
 
 def test_runs_of_a_setting_share_one_file_and_one_that_differs_in_it_has_its_own(tmp_path: Path) -> None:
@@ -87,14 +90,6 @@ def test_runs_of_a_setting_share_one_file_and_one_that_differs_in_it_has_its_own
         assert len(list(tmp_path.iterdir())) == files
     assert "config" not in json.loads(path_of(tmp_path).read_text())
     assert [record.read(path_of(tmp_path, seed)) for seed in range(5)] == runs
-
-
-def test_a_damaged_setting_is_mended_by_the_next_run(tmp_path: Path) -> None:
-    record.write(path_of(tmp_path), made())
-    setting_of(tmp_path).write_text("{")
-    refuses(RecordError, r"setting\.json is damaged", record.read, path_of(tmp_path))
-    record.write(path_of(tmp_path, 4), made(seed=4))
-    assert record.read(path_of(tmp_path)) == made()
 
 
 def test_a_file_that_is_not_there_is_named_and_not_a_number_becomes_null(tmp_path: Path) -> None:

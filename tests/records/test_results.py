@@ -58,7 +58,7 @@ def write(root: Path, folder: str, seed: int, mse: float) -> Path:
     return path
 
 
-def test_export_has_a_row_per_run_of_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_export_has_a_row_per_run_of_tables_that_of_the_first_root(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
     for folder, seed in (("t/b", 0), ("t/a", 10), ("t/a", 2), ("adhoc/t/a", 5)):
         write(tmp_path, folder, seed, 0.1 + seed)
@@ -67,9 +67,6 @@ def test_export_has_a_row_per_run_of_tables(tmp_path: Path, monkeypatch: pytest.
     assert [(row["experiment"], row["seed"]) for row in rows] == [("t/a", "2"), ("t/a", "10"), ("t/b", "0")]
     assert [float(row["best/test/mse"]) for row in rows] == [2.1, 10.1, 0.1]
     assert rows[0]["commit"] == "c" and rows[0]["dirty"] == "False" and rows[0]["train_s"] == ""
-
-
-def test_a_run_of_two_roots_has_the_row_of_the_first(tmp_path: Path) -> None:
     ours, shipped = tmp_path / "ours", tmp_path / "shipped"
     for root, seed, mse in ((ours, 0, 0.1), (shipped, 0, 0.2), (shipped, 1, 0.3)):
         write(root, "t/a", seed, mse)

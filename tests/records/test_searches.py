@@ -49,7 +49,7 @@ def test_a_search_of_an_earlier_form_is_called_so_and_shows_the_ranges_that_it_h
         assert (facts["trials"], facts["range of optim.lr"]) == ("3", "0.001 to 0.3, log")
 
 
-def test_a_search_that_was_stopped_between_two_batches_is_not_done(tmp_path, monkeypatch):
+def test_a_search_that_was_stopped_is_not_done_and_a_trial_waits_for_its_stage(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
     rows = [{"trial": i, "point": {"optim.lr": 0.2}, "value": 0.5, "status": "finished"} for i in range(2)]
     content = results.converted({"search": TINY | {"trials": 60}, "trials": rows})
@@ -57,9 +57,6 @@ def test_a_search_that_was_stopped_between_two_batches_is_not_done(tmp_path, mon
     path.parent.mkdir()
     path.write_text(json.dumps(content | {"design": "sobol"}))
     assert results.state_text("s").startswith("2 of 60 trials, trial 0: ")
-
-
-def test_a_trial_that_waits_for_its_next_stage_is_not_ahead_in_it():
     trials = [
         {"trial": 0, "means": [0.1, None]},
         {"trial": 1, "means": [0.2, 0.5]},

@@ -54,7 +54,7 @@ def test_no_result_names_a_host_or_a_home() -> None:
     assert [name for name in names if private.search((ROOT / name).read_bytes())] == []
 
 
-def test_the_addresses_come_from_one_variable(tmp_path: Path) -> None:
+def test_the_addresses_come_from_one_variable_and_the_forms_for_issues_are_whole(tmp_path: Path) -> None:
     file = tmp_path / "pyproject.toml"
     file.write_text('[tool.physml]\naddress = "https://example.org/physml/"\n', encoding="utf-8")
     assert addresses(file) == {
@@ -63,9 +63,6 @@ def test_the_addresses_come_from_one_variable(tmp_path: Path) -> None:
         "Issues": "https://example.org/physml/issues",
     }
     assert addresses(ROOT / "pyproject.toml").keys() <= {"Homepage", "Source", "Issues"}
-
-
-def test_the_forms_for_issues_are_whole() -> None:
     forms = [path for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml") if path.stem != "config"]
     assert len(forms) >= 2
     for path in forms:

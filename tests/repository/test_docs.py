@@ -60,18 +60,20 @@ every_command = each("document, command", commands)
 
 
 @documents
-def test_links_lead_somewhere(path: Path) -> None:
+def test_links_named_files_and_shown_code_of_a_page_are_whole(path: Path) -> None:
     text = re.sub(r"^```.*?^```", "", text_of(path), flags=re.DOTALL | re.MULTILINE)
     targets = [target.partition("#")[0] for target in re.findall(r"\]\(([^)]+)\)", text)]
     inside = [target for target in targets if "://" not in target]
     assert [target for target in inside if not (path.parent / target).exists()] == []
-
-
-@documents
-def test_files_that_are_named_exist(path: Path) -> None:
     text = text_of(path)
     named = re.findall(r"`((?:physml|tasks|conf|scripts|docs|tests)/[\w/.-]+\.(?:py|yaml|md))`", text)
     assert [name for name in named if "my_" not in name and not (ROOT / name).exists()] == []
+    for block in readme.blocks(text_of(path)):
+        source = "\n".join(block.lines)
+        if block.language == "python":
+            ast.parse(source)
+        if block.language == "yaml":
+            yaml.safe_load(source)
 
 
 def test_every_page_is_in_the_index_once_and_the_short_readme_leads_there() -> None:
@@ -83,7 +85,7 @@ def test_every_page_is_in_the_index_once_and_the_short_readme_leads_there() -> N
 
 
 @every_command
-def test_commands_exist(document: str, command: str) -> None:
+def test_commands_exist_and_name_what_conf_has(document: str, command: str) -> None:
     program, *words = _words(command)
     if program == "make":
         target = next(word for word in words if "=" not in word)
@@ -93,10 +95,6 @@ def test_commands_exist(document: str, command: str) -> None:
     else:
         assert program == "physml"
         assert main.parsed(pilot_command(words[1:]) if words[0] == "pilot" else words).command
-
-
-@every_command
-def test_commands_name_what_conf_has(document: str, command: str) -> None:
     program, *words = [word for word in _words(command) if word != "pilot"]
     for kind in ("model", "task", "experiment"):
         known = compose.names(kind)
@@ -123,16 +121,6 @@ def _tables(program: str, words: list[str]) -> list[tuple[str, str]]:
         return [(word.removeprefix("table-"), paper) for word in words if word.startswith("table-")]
     options = main.parsed(words)
     return [(name, options.paper) for name in options.ids] if words[0] == "table" else []
-
-
-@documents
-def test_configs_and_code_that_are_shown_are_whole(path: Path) -> None:
-    for block in readme.blocks(text_of(path)):
-        source = "\n".join(block.lines)
-        if block.language == "python":
-            ast.parse(source)
-        if block.language == "yaml":
-            yaml.safe_load(source)
 
 
 def test_the_experiment_of_the_how_to_composes(tmp_path: Path) -> None:

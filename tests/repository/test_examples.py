@@ -28,16 +28,13 @@ def test_every_example_of_a_docstring_holds() -> None:
 TOUR = json.loads((ROOT / "docs" / "tour.ipynb").read_text(encoding="utf-8"))
 
 
-def test_its_cells_run(tmp_path: Path) -> None:
+def test_its_cells_run_and_it_carries_outputs_without_errors_or_places_of_a_machine(tmp_path: Path) -> None:
     code = "\n\n".join("".join(cell["source"]) for cell in TOUR["cells"] if cell["cell_type"] == "code")
     environment = os.environ | {"MPLBACKEND": "agg", "PHYSML_RESULTS": str(tmp_path), "OMP_NUM_THREADS": "1"}
     options = {"cwd": ROOT, "env": environment, "timeout": 300}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, **options)
     assert done.returncode == 0, done.stderr
     assert [*(tmp_path / "runs").rglob("*-seed*.json")]
-
-
-def test_it_carries_outputs_without_errors_or_places_of_a_machine() -> None:
     cells = [cell for cell in TOUR["cells"] if cell["cell_type"] == "code"]
     assert all(cell["outputs"] and cell["execution_count"] for cell in cells)
     kinds = [output["output_type"] for cell in cells for output in cell["outputs"]]

@@ -27,8 +27,14 @@ def log_of(spec):
     return (spec.work_folder / "log.txt").read_text()
 
 
-def test_the_config_knows_the_names_of_the_dispatcher():
+def test_names_are_those_of_the_dispatcher_and_what_cannot_be_done_is_refused(capsys) -> None:
     assert get_args(get_type_hints(RuntimeKeys)["backend"]) == backend.CHOICES
+    assert main.main(["run", *lem("model.backend=triton", "runtime.device=cpu")]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: lem with backend='triton': ")
+    assert error.endswith("Use backend='auto', the fastest that can.")
+    with pytest.raises(InputError, match=r"runtime\.backend must be one of .*Did you mean native"):
+        h.spec_of(lem("runtime.backend=natve"))
 
 
 @pytest.mark.parametrize("name", ["reference", "torch"])
@@ -109,15 +115,6 @@ def test_the_probe_times_the_backend_that_will_run(monkeypatch):
     monkeypatch.setattr(backend.Op, "_chosen", watched)
     worker.probe(h.spec_of(lem("runtime.backend=reference")).config)
     assert set(chosen) == {"reference"}
-
-
-def test_a_layer_that_demands_what_cannot_be_done_and_a_misspelt_backend_are_refused(capsys):
-    assert main.main(["run", *lem("model.backend=triton", "runtime.device=cpu")]) == 2
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("error: lem with backend='triton': ")
-    assert error.endswith("Use backend='auto', the fastest that can.")
-    with pytest.raises(InputError, match=r"runtime\.backend must be one of .*Did you mean native"):
-        h.spec_of(lem("runtime.backend=natve"))
 
 
 def test_the_least_numbers_are_zero_in_training_and_nowhere_else(monkeypatch):

@@ -60,9 +60,13 @@ def test_bad_data_are_told_and_nothing_is_recorded(trouble, said, capsys):
     assert not h.spec_of(overrides).record_path.exists()
 
 
-def test_nan_on_valid_is_told_before_training():
+def test_nan_on_valid_and_a_choice_by_test_that_is_not_scored_are_refused_before_training() -> None:
     spec = h.spec_of(h.odd(trouble="nan_valid", step_s=60.0))
     with pytest.raises(DataError):
+        h.make(spec)
+    select = "trainer.select._target_=physml.training.selection.BestTest"
+    spec = h.spec_of(h.odd(select, "runtime.score_test=false"))
+    with pytest.raises(ConfigError, match="BestTest looks at test data"):
         h.make(spec)
 
 
@@ -127,24 +131,14 @@ def test_data_that_cannot_be_made_are_a_status():
     assert failed["n_parameters"] is None and failed["cost"] is None
 
 
-def test_a_split_that_is_not_there(capsys):
+def test_a_split_or_a_device_that_is_not_there_is_bad_input(capsys, monkeypatch) -> None:
     assert run(h.odd("split=2")) == 2
     assert "Odd has 2 split(s), counted from 0; split=2 is not there." in capsys.readouterr().err
-
-
-def test_a_device_that_is_not_there(monkeypatch, capsys):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert run(h.odd("runtime.device=cuda")) == 2
     assert "sees no CUDA device. Use runtime.device=cpu." in capsys.readouterr().err
     assert run(h.odd("runtime.device=toaster")) == 2
     assert "runtime.device must be auto, cpu or cuda; got 'toaster'" in capsys.readouterr().err
-
-
-def test_selection_on_test_cannot_be_asked_for_where_test_is_not_scored():
-    select = "trainer.select._target_=physml.training.selection.BestTest"
-    spec = h.spec_of(h.odd(select, "runtime.score_test=false"))
-    with pytest.raises(ConfigError, match="BestTest looks at test data"):
-        h.make(spec)
 
 
 def test_a_file_that_is_not_there_is_bad_input_not_a_failed_run(monkeypatch, capsys):

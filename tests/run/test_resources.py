@@ -127,28 +127,22 @@ def cuda(gib: float, device: str = "cuda") -> Resources:
     return Resources(1, 0, device, gib * GIB + CONTEXT)
 
 
-def test_runs_spread_over_the_gpus_by_their_memory(machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_spread_over_the_gpus_by_their_memory_and_share_the_cores(machine, monkeypatch) -> None:
     monkeypatch.setattr(resources, "gpus", lambda: (10.0 * GIB, 20.0 * GIB))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     taken = admitted(Machine(), *[cuda(5)] * 8)
     assert [slot.gpu for slot in taken] == [1, 1, 0, 1]
     assert [slot.environment["CUDA_VISIBLE_DEVICES"] for slot in taken] == ["1", "1", "0", "1"]
-
-
-def test_gpus_keep_their_names_and_one_of_the_config_stays_that_one(machine, monkeypatch) -> None:
+    monkeypatch.setattr(resources, "gpus", lambda: (100.0 * GIB,))
+    assert len(admitted(Machine(), *[cuda(1)] * 6, *[Resources(1, 0)] * 6)) == 8
+    monkeypatch.setattr(resources, "gpus", lambda: ())
+    assert len(admitted(Machine(), cuda(1), cuda(1), Resources(1, 0))) == 2
     monkeypatch.setattr(resources, "gpus", lambda: (1.0 * GIB, 20.0 * GIB))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b")
     assert admitted(Machine(), cuda(5))[0].environment == {"CUDA_VISIBLE_DEVICES": "GPU-b"}
     monkeypatch.setattr(resources, "gpus", lambda: (10.0 * GIB, 20.0 * GIB))
     taken = admitted(Machine(), *[cuda(7, "cuda:0")] * 3)
     assert [(slot.gpu, slot.environment) for slot in taken] == [(0, {})]
-
-
-def test_runs_on_a_gpu_share_the_cores_and_an_unknown_one_takes_one_at_a_time(machine, monkeypatch) -> None:
-    monkeypatch.setattr(resources, "gpus", lambda: (100.0 * GIB,))
-    assert len(admitted(Machine(), *[cuda(1)] * 6, *[Resources(1, 0)] * 6)) == 8
-    monkeypatch.setattr(resources, "gpus", lambda: ())
-    assert len(admitted(Machine(), cuda(1), cuda(1), Resources(1, 0))) == 2
 
 
 def test_asking_for_gpus_never_fails(monkeypatch: pytest.MonkeyPatch) -> None:

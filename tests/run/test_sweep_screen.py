@@ -29,16 +29,20 @@ LABELS = [f"run {k}" for k in range(6)]
 # ---------------------------------------------------------------------------- before and after
 
 
-def test_runs_are_named_by_the_settings_that_differ() -> None:
+def test_runs_are_named_by_the_settings_that_differ_and_say_how_far_they_are() -> None:
     sweep = Sweep(LABELS, TYPED)
     assert sweep.names["run 3"] == "optim.lr=0.2 seed=1"
     assert sweep.setting("run 3") == "optim.lr=0.2"
     assert Sweep(["one"], [["model=lem"]]).names == {"one": "one"}
+    assert Live().text == "starting"
+    assert Live(doing="making the data of x (once)").text == "making the data of x (once)"
+    assert Live(0, 6).text == "step 0 of 6"
+    live = Live(step=30, steps=100, first=20, began=50.0, at=51.0, loss=0.12345)
+    assert live.text == "step 30 of 100, loss 0.123, 100 ms/step, eta 0:00:07"
+    assert Live.of({"step": "x", "at": True, "loss": float("nan"), "host": 3}) == Live()
 
 
-def test_the_end_is_a_table_of_settings_best_first_and_the_failures_with_their_reason(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_end_is_a_table_of_settings_best_first_and_failures_with_reasons(monkeypatch, capsys) -> None:
     scores = {"run 0": 0.3, "run 1": 0.5, "run 2": 0.1, "run 3": 0.2}
 
     def existing(spec: Any) -> dict[str, Any]:
@@ -65,15 +69,6 @@ def test_the_end_is_a_table_of_settings_best_first_and_the_failures_with_their_r
 
 
 # ---------------------------------------------------------------------------- meanwhile
-
-
-def test_a_run_says_its_steps_loss_speed_and_time_left() -> None:
-    assert Live().text == "starting"
-    assert Live(doing="making the data of x (once)").text == "making the data of x (once)"
-    assert Live(0, 6).text == "step 0 of 6"
-    live = Live(step=30, steps=100, first=20, began=50.0, at=51.0, loss=0.12345)
-    assert live.text == "step 30 of 100, loss 0.123, 100 ms/step, eta 0:00:07"
-    assert Live.of({"step": "x", "at": True, "loss": float("nan"), "host": 3}) == Live()
 
 
 def test_the_time_left_of_a_batch_comes_from_the_speed_of_its_runs() -> None:
@@ -110,16 +105,13 @@ def test_bars_never_say_none(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert "making the data of x (once)" in shown
 
 
-def test_making_data_is_said_once(tmp_path: Path) -> None:
+def test_making_data_is_said_once_and_texts_in_quick_succession_are_left_out(tmp_path: Path, capsys) -> None:
     said: list[str] = []
     cache = Cache(None, tmp_path)
     with doing.shown_by(said.append):
         for _ in range(2):
             cache.generated("adding", {}, 1, lambda: {"x": np.zeros(2)})
     assert said == ["making the data of adding (once)"]
-
-
-def test_texts_in_quick_succession_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     show = progress.now_and_then(every_s=60.0)
     for word in ("first", "second"):
         show(word)

@@ -183,9 +183,7 @@ def test_without_a_login_the_copy_is_made_later(nobody, monkeypatch):
         ("auto", "WANDB_SWEEP_ID", "abc"),
     ],
 )
-def test_a_copy_is_made_at_once_where_a_mode_a_key_or_a_sweep_says_so(
-    mode, variable, value, nobody, monkeypatch
-):
+def test_a_copy_is_made_at_once_if_mode_key_or_sweep_says_so(mode, variable, value, nobody, monkeypatch):
     assert tracker.made_later("auto")
     monkeypatch.setenv(variable, value)
     assert not tracker.made_later(mode)

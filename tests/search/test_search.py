@@ -42,10 +42,7 @@ from physml.search.space import Bound, Range, bounds, widened
 LSTM, GRU = "lem/fitzhugh_nagumo-lstm", "lem/fitzhugh_nagumo-gru"
 ID = "lem-fitzhugh_nagumo-lstm"
 TASK = {"task": "fitzhugh_nagumo", "provenance": {"kind": "own", "source": "a paper"}}
-STAGED = TINY | {
-    "trials": 4,
-    "stages": [{"keep": 2, "set": {"trainer.epochs": 1}}, {"seeds": [1000, 1001]}],
-}
+STAGED = TINY | {"trials": 4, "stages": [{"keep": 2, "set": {"trainer.epochs": 1}}, {"seeds": [1000, 1001]}]}
 
 
 def write(conf, **changes):
@@ -218,7 +215,7 @@ def test_splits_decide_together_and_are_named(conf, simulate, capsys):
     assert "The validation data of splits 0, 1, 2 decided" in capsys.readouterr().out
 
 
-def test_a_bound_moves_out_by_a_third_of_its_range_and_not_past_a_hard_one():
+def test_a_bound_moves_by_a_third_and_the_ratio_of_a_spread_is_the_worse_over_the_better() -> None:
     assert Range(1.0, 4.0).beyond("high") == 5.0 and Range(1.0, 4.0).beyond("low") == 0.0
     assert Range(1.0, 8.0, log=True).beyond("high") == 16.0
     assert Range(1.0, 4.0, hard=(0.5, 4.5)).beyond("high") == 4.5
@@ -232,13 +229,14 @@ def test_a_bound_moves_out_by_a_third_of_its_range_and_not_past_a_hard_one():
     assert widened(space, on_bound) == space
     moved = bounds(space, {"a": 0.99, "b": 2, "c": True})
     assert widened(space, moved)["a"] == {"low": 0.0, "high": 1.33, "hard": [0.0, None]}
-
-
-def test_a_bound_that_moved_to_zero_is_reported():
     space = {"a": {"low": 0.2, "high": 1.0, "hard": [0.0, None]}}
     (bound,) = bounds(space, {"a": 0.21})
     text = report._bounds({"rounds": [{"bounds": [dataclasses.asdict(bound)]}, {"bounds": []}]})
     assert text == "Widened: a 0.21 at the low bound 0.2, moved to 0. No best value is on a bound."
+    lower = search_results.SearchSpread("rmse", "lower", (2.0, 3.0, 2.5))
+    higher = search_results.SearchSpread("accuracy", "higher", (0.8, 0.4))
+    assert (lower.best, lower.worst, lower.ratio, lower.sd) == (2.0, 3.0, 1.5, 0.5)
+    assert (higher.best, higher.worst, higher.ratio) == (0.8, 0.4, 2.0)
 
 
 def test_bounds_are_widened_twice_at_most(simulate, monkeypatch, capsys):
@@ -338,13 +336,6 @@ def test_repeats_have_files_of_their_own_and_show_the_spread(conf, simulate, cap
     assert str(spread) in capsys.readouterr().out
     total = len(runs.records)
     assert carried_out(repeats=3) == 0 and len(runs.records) == total
-
-
-def test_the_ratio_of_a_spread_is_the_worse_over_the_better():
-    lower = search_results.SearchSpread("rmse", "lower", (2.0, 3.0, 2.5))
-    higher = search_results.SearchSpread("accuracy", "higher", (0.8, 0.4))
-    assert (lower.best, lower.worst, lower.ratio, lower.sd) == (2.0, 3.0, 1.5, 0.5)
-    assert (higher.best, higher.worst, higher.ratio) == (0.8, 0.4, 2.0)
 
 
 def test_a_plan_has_stages_trials_and_hours(conf, monkeypatch):
@@ -641,17 +632,14 @@ def test_a_study_of_ones_own_is_searched_where_it_lies(tmp_path, forked, monkeyp
     assert len(forked) == 3, "no trial is made again"
 
 
-def test_a_search_has_the_name_of_its_results_and_of_its_experiment():
+def test_a_search_has_the_name_of_its_results_and_rows_tasks_and_repeats_have_own_points() -> None:
     for name in ("fitzhugh_nagumo-lem", "lem/fitzhugh_nagumo-lem-searched"):
         spec = search.load_search(name)
         assert (spec.id, spec.experiment) == ("fitzhugh_nagumo-lem", "lem/fitzhugh_nagumo-lem-searched")
     for name in ("lem/fitzhugh_nagumo-lsmt", "lem-fitzhugh_nagumo-lsmt"):
         says = rf"there is no search {name}\. Did you mean lem.fitzhugh_nagumo-lstm"
         refuses(ConfigError, says, carried_out, name)
-
-
-def test_rows_tasks_and_repeats_have_points_of_their_own():
-    """The same luck in all columns of a table would look like a difference between models."""
+    # The same luck in all columns of a table would look like a difference between models.
     specs = [search.load_search(f"sequence/{name}") for name in ("recall-lstm", "recall-gru", "parity-lstm")]
     seeds = [spec.sampler_seed(repeat) for spec in specs for repeat in range(5)]
     assert len({*seeds}) == 15

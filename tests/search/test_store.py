@@ -171,7 +171,7 @@ def test_two_workers_do_not_copy_at_once(tmp_path):
     assert len(study_of(copy.storage).trials) == 4
 
 
-def test_secrets_of_a_storage_are_not_shown():
+def test_secrets_of_a_storage_are_not_shown_and_a_silent_one_is_named(tmp_path, monkeypatch) -> None:
     assert place_of("postgresql+psycopg://u:secret@host/x") == "postgresql+psycopg://***@host/x"
     assert "secret" not in place_of("postgresql://u@host/x?password=secret&sslpassword=secret&timeout=1")
     no_port = "postgresql://u:secret@host:x/y"
@@ -179,9 +179,6 @@ def test_secrets_of_a_storage_are_not_shown():
         with pytest.raises(ConfigError, match="--storage takes a URL such as postgresql") as error:
             place_of(wrong)
         assert "secret" not in str(error.value)
-
-
-def test_a_database_that_does_not_answer_and_a_driver_that_is_missing_are_named(tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"does not answer: .*Once it does, the same command goes on"):
         copied(f"sqlite:///{tmp_path}/no/such/folder/x.db")
     (tmp_path / "x.db").write_bytes(b"no database" * 100)

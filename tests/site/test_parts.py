@@ -53,7 +53,7 @@ def test_a_row_says_what_it_shows():
     assert "<circle" not in plots.interval(axis, Published(1.0), None, [], "x")
 
 
-def test_a_curve_that_runs_away_does_not_fill_the_picture():
+def test_curves_have_the_ends_of_their_axis_named_and_one_that_runs_away_does_not_fill_the_picture() -> None:
     flat = ([float(i) for i in range(200)], [1.0 - 0.001 * i for i in range(200)])
     wild = ([0.0, 1.0], [1.0, 1e9])
     svg = plots.curves([flat, wild], "x", ("steps", "valid/rmse"))
@@ -61,9 +61,6 @@ def test_a_curve_that_runs_away_does_not_fill_the_picture():
     assert max(ticks[:-2]) < 10
     assert ">steps</text>" in svg and ">valid/rmse</text>" in svg
     assert plots.curves([([0.0], [math.nan])], "x", ("", "")) is None
-
-
-def test_the_ends_of_an_axis_are_named_where_its_curves_end():
     svg = plots.curves([([4.0, 1600.0], [1.0, 2.0])], "x", ("steps", "loss"))
     line = re.search(r'points="([\d.]+),\S+ ([\d.]+),', svg)
     ends = re.findall(r'x="([\d.]+)%" y="216" text-anchor="(?:start|end)">(\d+)<', svg)
@@ -80,25 +77,7 @@ def test_markdown_lets_no_html_through(text):
     assert "<script" not in page and 'href="javascript' not in page and "<img" not in page
 
 
-def test_a_matrix_keeps_its_rows_and_breaks_nowhere_inside():
-    text = r"""Name.
-
-    .. math::
-        P &= \begin{cases} a & b = c + d \\
-             e & \text{else} \end{cases}, \qquad f = 1 \\
-        g &= \bigl\| h + \arg i
-
-    Args:
-        k: a number.
-        The others are those of `GNN`.
-    """
-    page = prose.docstring(text)
-    assert page.count("Equation") == 2 and page.count("<mtr>") == 2 and page.count("<mtd") == 4
-    assert "\\" not in page and "‖" in page and ">arg<" in page and "<code>\\" not in page
-    assert page.count("<dt>") == 1 and page.endswith("</dl><p>The others are those of <code>GNN</code>.</p>")
-
-
-def test_a_docstring_has_its_equations_and_arguments():
+def test_a_docstring_has_its_equations_and_arguments_and_a_matrix_keeps_its_rows() -> None:
     text = r"""One line.
 
     .. math::
@@ -120,6 +99,21 @@ def test_a_docstring_has_its_equations_and_arguments():
     assert '<a href="https://arxiv.org/abs/1234.5678">' in page
     assert page.count("<dt>") == 2 and "in two lines." in page
     assert "<pre>&gt;&gt;&gt; 1 &lt; 2</pre>" in page
+    text = r"""Name.
+
+    .. math::
+        P &= \begin{cases} a & b = c + d \\
+             e & \text{else} \end{cases}, \qquad f = 1 \\
+        g &= \bigl\| h + \arg i
+
+    Args:
+        k: a number.
+        The others are those of `GNN`.
+    """
+    page = prose.docstring(text)
+    assert page.count("Equation") == 2 and page.count("<mtr>") == 2 and page.count("<mtd") == 4
+    assert "\\" not in page and "‖" in page and ">arg<" in page and "<code>\\" not in page
+    assert page.count("<dt>") == 1 and page.endswith("</dl><p>The others are those of <code>GNN</code>.</p>")
 
 
 @pytest.mark.parametrize(

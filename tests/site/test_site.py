@@ -203,14 +203,12 @@ def test_the_reference_of_the_library_is_in_the_menu(site, tmp_path, monkeypatch
     assert 'href="reference/index.html">API<' in (tmp_path / "site" / "index.html").read_text()
 
 
-def test_a_folder_with_other_files_is_left_alone(tmp_path):
+def test_other_files_and_an_old_site_stay_if_a_build_fails(tmp_path, site, front, monkeypatch) -> None:
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(InputError, match="no site of physml: name a new folder"):
         build.build(tmp_path)
     assert (tmp_path / "thesis.tex").read_text() == "x"
 
-
-def test_a_build_that_fails_leaves_the_old_site(site, front, monkeypatch):
     def half(*_):
         yield "index.html", "half of a site"
         raise ZeroDivisionError

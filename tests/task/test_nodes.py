@@ -61,15 +61,23 @@ def test_a_batch_is_the_whole_graph_and_the_nodes_of_its_part_on_any_device(stor
     assert {t.device.type for t in moved if t is not None} == {"meta"}
 
 
-def test_a_graph_without_validation_nodes_has_none(store: Store) -> None:
+def test_a_graph_may_lack_validation_nodes_and_the_linear_reference_is_ridge_regression(store: Store) -> None:
     split = {"train": np.arange(5, 25), "test": np.arange(25, 40)}
     task = loaded(store, split=split)
     assert list(task.batches("valid", 1)) == [] and task.finish({}) == {}
     assert task.train_step_metrics(torch.zeros(N, C), whole(task, "train")) == {}
     assert set(task.references()) == {"majority class", "linear (features)"}
+    task = loaded(store)
+    x, nodes = task.arrays["x"].astype(np.float64), task.arrays["split"]["train"]
+    target = np.stack([np.sin(np.arange(N)), np.arange(N) % 2], 1)
+    center, mean = x[nodes].mean(0), target[nodes].mean(0)
+    a = x[nodes] - center
+    weight = np.linalg.inv(a.T @ a + RIDGE * np.eye(D)) @ a.T @ (target[nodes] - mean)
+    want = (x - center) @ weight + mean
+    assert np.allclose(task.ridge(torch.from_numpy(target)).numpy(), want, rtol=1e-9, atol=1e-12)
 
 
-def test_only_the_nodes_of_a_part_move_its_loss_and_score(store: Store) -> None:
+def test_the_nodes_of_a_part_alone_move_its_loss_and_metrics_are_of_all_of_them(store: Store) -> None:
     task, output = loaded(store), torch.randn(N, C)
     batch = whole(task, "valid")
     other = output.clone()
@@ -78,10 +86,6 @@ def test_only_the_nodes_of_a_part_move_its_loss_and_score(store: Store) -> None:
     assert task.score(output, batch) == task.score(other, batch)
     other[25:32] = torch.randn(7, C)
     assert task.score(output, batch) != task.score(other, batch)
-
-
-def test_metrics_are_of_all_nodes_of_a_part(store: Store) -> None:
-    task, output = loaded(store), torch.randn(N, C)
     nodes = torch.arange(32, 40)
     y = torch.from_numpy(task.arrays["y"])
     metrics = task.finish(task.score(output, whole(task, "test")))
@@ -93,17 +97,6 @@ def test_metrics_are_of_all_nodes_of_a_part(store: Store) -> None:
     assert task.better[name] == "lower"
     clean = task.finish(task.score(output, whole(task, "valid")))["cross_entropy"]
     assert metrics[name] == pytest.approx(clean, rel=1e-6)  # the same outputs give the same number
-
-
-def test_the_linear_reference_is_ridge_regression_around_the_means(store: Store) -> None:
-    task = loaded(store)
-    x, nodes = task.arrays["x"].astype(np.float64), task.arrays["split"]["train"]
-    target = np.stack([np.sin(np.arange(N)), np.arange(N) % 2], 1)
-    center, mean = x[nodes].mean(0), target[nodes].mean(0)
-    a = x[nodes] - center
-    weight = np.linalg.inv(a.T @ a + RIDGE * np.eye(D)) @ a.T @ (target[nodes] - mean)
-    want = (x - center) @ weight + mean
-    assert np.allclose(task.ridge(torch.from_numpy(target)).numpy(), want, rtol=1e-9, atol=1e-12)
 
 
 def test_references_see_no_label_of_test(store: Store) -> None:

@@ -72,15 +72,12 @@ def test_the_reference_is_the_prior_of_train_and_one_logit_the_same_as_two() -> 
     assert task.references()["majority class"] == pytest.approx(two.references()["majority class"])
 
 
-def test_parts_that_are_not_there_have_no_batches_and_no_scores() -> None:
+def test_absent_parts_have_no_scores_and_a_number_is_scored_in_its_own_unit() -> None:
     task = Numbers()
     y = torch.tensor([1.0, 3.0, 5.0])
     task.place({part: (torch.zeros(3, 2, 1), y) for part in ("train", "test")}, STORE)
     assert list(task.batches("valid", 2)) == list(task.selections("valid", 2, None)) == []
     assert task.finish({}) == {}
-
-
-def test_a_number_is_scored_in_its_own_unit_and_facts_say_sizes_and_kind() -> None:
     task = with_data(Numbers(), STORE)
     metrics = task.references()["constant"]
     assert metrics["rmse"] == pytest.approx(math.sqrt(8 / 3)) and metrics["mae"] == pytest.approx(4 / 3)

@@ -59,17 +59,14 @@ def test_clean_sets_are_the_same_at_every_evaluation_and_apart_and_official_ones
     assert torch.equal(everything(task, "test", None), everything(adding(), "test", None))
 
 
-def test_the_constant_answer_scores_one_sixth_and_no_other_constant_less():
-    """The variance of a sum of two uniform numbers is 2/12."""
+def test_the_constant_answer_scores_one_sixth_and_the_fingerprint_is_that_of_the_sets() -> None:
+    # The variance of a sum of two uniform numbers is 2/12.
     task = adding(length=10, n_eval=100_000)
     best = task.references()["constant"]["mse"]
     assert best == pytest.approx(1 / 6, rel=0.01)
     for answer in (0.9, 1.1):
         other = score_reference(task, lambda batch, answer=answer: torch.full_like(batch.target, answer))
         assert other["mse"] == pytest.approx(best + 0.01, rel=0.02)
-
-
-def test_the_fingerprint_is_that_of_the_sets():
     assert adding().facts()["fingerprint"] != adding(length=21).facts()["fingerprint"]
     assert adding(length=10, n_eval=1000).facts()["fingerprint"] == "sha256 711052f86d4168a8"
     assert adding(protocol="official").facts()["fingerprint"] == "fresh at each evaluation"

@@ -24,14 +24,21 @@ def loaded(store: Store, rate: str = "heart", split: int = 0, **change: Any) -> 
     return with_data(SubjectRates(rate=rate, **{**SMALL, **change}), store, split)
 
 
-def test_the_division_of_the_archive_is_that_of_random_split() -> None:
-    """As the official code draws it: the rest is divided into test and validation by the same seed."""
+def test_the_archive_is_divided_as_by_random_split_and_no_subject_is_in_two_parts() -> None:
+    # As the official code draws it: the rest is divided into test and validation by the same seed.
     first, second = (torch.Generator().manual_seed(123456) for _ in range(2))
     train, rest = torch.utils.data.random_split(range(7949), [5565, 2384], generator=first)
     test, valid = torch.utils.data.random_split(rest, [1192, 1192], generator=second)
     want = [*train, *valid, *test]
     assert splits.load_index("bidmc-lem").tolist() == want
     assert N_TRAIN + 2 * N_VALID == bidmc_tsr.N == len(set(want))
+    tested: list[int] = []
+    for split in range(SPLITS):
+        parts = subjects(np.array(bidmc.SUBJECTS), split)
+        assert {part: len(s) for part, s in parts.items()} == {"train": 20, "valid": 5, "test": 6}
+        assert sorted(np.concatenate(list(parts.values())).tolist()) == sorted(bidmc.SUBJECTS)
+        tested += parts["test"].tolist()
+    assert len(set(tested)) == len(tested) == 30
 
 
 def test_the_archive_goes_in_raw_and_is_scored_in_its_unit(store: Store) -> None:
@@ -47,17 +54,7 @@ def test_the_archive_goes_in_raw_and_is_scored_in_its_unit(store: Store) -> None
     assert task.loss(batch.target + 3, batch).item() == pytest.approx(9.0, rel=1e-5)
 
 
-def test_no_subject_is_in_two_parts_or_tested_twice() -> None:
-    tested: list[int] = []
-    for split in range(SPLITS):
-        parts = subjects(np.array(bidmc.SUBJECTS), split)
-        assert {part: len(s) for part, s in parts.items()} == {"train": 20, "valid": 5, "test": 6}
-        assert sorted(np.concatenate(list(parts.values())).tolist()) == sorted(bidmc.SUBJECTS)
-        tested += parts["test"].tolist()
-    assert len(set(tested)) == len(tested) == 30
-
-
-def test_windows_are_cut_from_the_record_thinned_and_no_longer_than_it(store: Store) -> None:
+def test_windows_are_cut_from_the_record_and_scaling_is_of_train_alone(store: Store) -> None:
     arrays = store.read(bidmc.BIDMC)
     task = loaded(store, inputs="raw", target="raw")
     subject = subjects(arrays["subject"], 0)["test"].min()  # subjects come in the order of the data
@@ -69,6 +66,15 @@ def test_windows_are_cut_from_the_record_thinned_and_no_longer_than_it(store: St
     assert loaded(store, stride=25).sizes["test"] == 6 * 11, "they overlap"
     with pytest.raises(InputError, match="window must be at most 376"):
         loaded(store, window=4000)
+    task, raw = loaded(store), loaded(store, inputs="raw", target="raw")
+    x = whole(task, "train").input
+    assert torch.allclose(x.mean((0, 1)), torch.zeros(2), atol=1e-5)
+    assert torch.allclose(x.std((0, 1), correction=0), torch.ones(2), atol=1e-4)
+    y = whole(raw, "train").target
+    batch = whole(task, "test")
+    output = (batch.target + 2 - y.mean()) / y.std(correction=0)
+    assert task.finish(task.score(output, batch))["rmse"] == pytest.approx(2.0, rel=1e-4)
+    assert task.loss(output, batch).item() == pytest.approx((2 / y.std(correction=0).item()) ** 2, rel=1e-3)
 
 
 def test_seconds_without_a_value_do_not_count(store: Store) -> None:
@@ -85,18 +91,6 @@ def test_seconds_without_a_value_do_not_count(store: Store) -> None:
     arrays["numerics"][0, :, 0] = [-1, 0, 1, 2]
     arrays["numerics"][0, :, 1] = [50, 60, 70, 80]
     assert SubjectRates(rate="heart", **SMALL)._windows(arrays, 0)[1].tolist() == [60, 70, 80]
-
-
-def test_scaling_is_of_train_alone_and_the_score_in_the_unit(store: Store) -> None:
-    task, raw = loaded(store), loaded(store, inputs="raw", target="raw")
-    x = whole(task, "train").input
-    assert torch.allclose(x.mean((0, 1)), torch.zeros(2), atol=1e-5)
-    assert torch.allclose(x.std((0, 1), correction=0), torch.ones(2), atol=1e-4)
-    y = whole(raw, "train").target
-    batch = whole(task, "test")
-    output = (batch.target + 2 - y.mean()) / y.std(correction=0)
-    assert task.finish(task.score(output, batch))["rmse"] == pytest.approx(2.0, rel=1e-4)
-    assert task.loss(output, batch).item() == pytest.approx((2 / y.std(correction=0).item()) ** 2, rel=1e-3)
 
 
 def test_windows_at_random_are_of_the_same_people_in_all_parts(store: Store) -> None:

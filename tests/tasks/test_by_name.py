@@ -77,9 +77,7 @@ def test_a_set_of_the_archives_is_found_by_its_name(store: Store, folder: str) -
     refuses(DataError, "first seen", uea, store)
 
 
-def test_shorter_series_are_padded_keep_their_length_and_are_scaled_by_the_training_steps(
-    store: Store,
-) -> None:
+def test_shorter_series_are_padded_keep_their_length_and_are_scaled_by_training_steps(store: Store) -> None:
     write_series(store, "Toy")
     (batch,) = uea(store).batches("test", 10)
     assert batch.lengths is not None
@@ -212,7 +210,7 @@ def text(store: Store, name: str, **changes: Any) -> HubText:
     return with_data(HubText(**{"name": name, **HUB, **keys, **changes}), store)
 
 
-def test_texts_of_a_repository_become_ids(store: Store, tmp_path: Path) -> None:
+def test_texts_become_ids_and_the_hashed_files_are_those_that_are_read(store: Store, tmp_path: Path) -> None:
     name = repository(tmp_path / "films", TEXTS)
     task = text(store, name)
     assert task.sizes == {"train": 16, "valid": 4, "test": 2}
@@ -222,10 +220,6 @@ def test_texts_of_a_repository_become_ids(store: Store, tmp_path: Path) -> None:
     assert batch.input[0, 1:].tolist() == [PADDING, PADDING]
     assert batch.input[0, 0] >= FIRST and batch.input[1].tolist() == [0, 0, 0]
     assert task.facts()["kind"] == "pinned" and set(task.facts()["sha256"]) == FILES
-
-
-def test_the_files_that_are_hashed_are_those_that_are_read(store: Store, tmp_path: Path) -> None:
-    name = repository(tmp_path / "films", TEXTS)
     other = repository(tmp_path / "other", {"train": {"sentence": ["x"] * 9, "kind": [0, 1, 0] * 3}})
     for i in range(5):
         (tmp_path / "films" / f"train-{i}.csv").write_text("sentence,kind\nx,0\n")
@@ -336,12 +330,6 @@ def test_what_is_no_parquet_is_refused_before_it_is_hashed(content, store: Store
     refuses(DataError, r"data/other\.parquet is no Parquet file", text, store, name)
 
 
-def test_a_changed_folder_is_refused(store: Store, tmp_path: Path) -> None:
-    text(store, name := repository(tmp_path / "films", TEXTS))
-    repository(tmp_path / "films", {**TEXTS, "test": {"sentence": ["bad"], "kind": [0]}})
-    refuses(DataError, "is not what was first seen here", text, store, name)
-
-
 def test_each_configuration_of_a_folder_is_pinned_by_itself(store: Store, tmp_path: Path) -> None:
     for config in ("en", "fr"):
         repository(tmp_path / "films" / config, TEXTS)
@@ -351,6 +339,12 @@ def test_each_configuration_of_a_folder_is_pinned_by_itself(store: Store, tmp_pa
     text(store, str(tmp_path / "films"), config="en")
     with pytest.raises(DataError, match="is not what was first seen here"):
         text(store, str(tmp_path / "films"), config="fr")
+
+
+def test_a_changed_folder_is_refused(store: Store, tmp_path: Path) -> None:
+    text(store, name := repository(tmp_path / "films", TEXTS))
+    repository(tmp_path / "films", {**TEXTS, "test": {"sentence": ["bad"], "kind": [0]}})
+    refuses(DataError, "is not what was first seen here", text, store, name)
 
 
 # ---------------------------------------------------------------------------- graphs of torch_geometric

@@ -41,9 +41,7 @@ def test_each_class_trains_alike(graph: str, store: Store) -> None:
     refuses(InputError, "must train", loaded, store, n_per_class=80, graph=graph)
 
 
-def test_the_public_split_comes_with_the_data_edges_go_both_ways_and_nothing_cites_itself(
-    store: Store,
-) -> None:
+def test_the_public_split_comes_with_the_data_edges_go_both_ways_nothing_cites_itself(store: Store) -> None:
     task, arrays = loaded(store, split_of="public"), store.read(planetoid.CORA)
     for part in PARTS:
         assert whole(task, part).index.tolist() == np.flatnonzero(arrays[f"split_{part}"][0]).tolist()

@@ -81,7 +81,7 @@ def test_the_fingerprint_matches_and_notices_another_solver(task, store, monkeyp
     assert other.facts()["fingerprint"] == "none for these arguments"
 
 
-def test_the_four_scores_by_an_independent_computation(task):
+def test_the_four_scores_by_hand_of_which_the_official_one_looks_at_the_last_sequences(task) -> None:
     rng = np.random.default_rng(0)
     want = v(task, "test")[:, 1:].double().numpy()
     got = (want + rng.normal(size=want.shape)).astype(np.float32)
@@ -94,10 +94,7 @@ def test_the_four_scores_by_an_independent_computation(task):
         "rmse_step1": error[:, 0],
     }
     assert metrics == pytest.approx({name: np.sqrt(e.mean()) for name, e in squares.items()}, rel=1e-6)
-
-
-def test_the_official_score_looks_at_the_last_sequences_alone(task):
-    """A perfect answer for the last 128 of 140 sequences."""
+    # A perfect answer for the last 128 of 140 sequences.
     metrics = score_reference(task, lambda batch: batch.target + (batch.index < 12).float()[:, None, None])
     assert metrics["rmse_last128"] == 0
     assert metrics["rmse"] == pytest.approx(math.sqrt(12 / 140), rel=1e-5)
@@ -106,14 +103,11 @@ def test_the_official_score_looks_at_the_last_sequences_alone(task):
     assert metrics["rmse"] == pytest.approx(metrics["rmse_last128"], rel=1e-12)
 
 
-def test_trivial_references_are_near_the_measured_ones(task):
-    """Measured on other trajectories: std 1.48, persistence 7.9e-2, linear 2.8e-2, 1.3e-2, 0.96e-2."""
+def test_trivial_references_are_near_the_measured_ones_and_find_a_linear_recurrence(task) -> None:
+    # Measured on other trajectories: std 1.48, persistence 7.9e-2, linear 2.8e-2, 1.3e-2, 0.96e-2.
     rmse = {name: metrics["rmse_from11"] for name, metrics in task.references().items()}
     linear = {"linear_2": 2.8e-2, "linear_4": 1.3e-2, "linear_8": 0.96e-2}
     assert rmse == pytest.approx({"constant": 1.48, "persistence": 7.9e-2, **linear}, rel=0.1)
-
-
-def test_an_autoregression_finds_a_linear_recurrence():
     rng = np.random.default_rng(0)
     x = np.zeros((50, 40))
     x[:, :2] = rng.normal(size=(50, 2))

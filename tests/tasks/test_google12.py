@@ -81,15 +81,12 @@ def test_the_fingerprint_sees_every_clip_its_word_and_its_part(arrays):
     assert fingerprint(SPEECH_COMMANDS, mixed) == want
 
 
-def test_every_utterance_is_normalised(official, clean):
+def test_every_utterance_is_normalised_and_official_takes_every_clip(official, clean, store, arrays) -> None:
     for task, part in product((official, clean), ("train", "valid", "test")):
         x, y = whole(task, part)
         assert x.shape[1:] == (126, 80) and x.dtype == np.float32 and y.dtype == np.int64
         assert x.mean((1, 2)) == pytest.approx(0, abs=1e-5)
         assert x.std((1, 2), ddof=1) == pytest.approx(1, abs=1e-5)
-
-
-def test_official_takes_every_clip_and_silence_in_train_alone(official, store, arrays):
     _, lists = clip_names(store)
     n_noise = len(arrays["noise_length"])
     for part in official.sizes:
@@ -115,16 +112,13 @@ def test_official_features_are_those_of_single_clips_and_of_whole_recordings(off
     assert np.abs(x[y == 1][0] - second).max() > 0.1
 
 
-def test_clean_has_one_unknown_and_one_silent_clip_for_ten_commands(clean, arrays):
+def test_clean_keeps_all_commands_and_has_one_unknown_clip_for_ten(clean, arrays, official, store) -> None:
     for part, size in zip(reader.PARTS, arrays["sizes"], strict=True):
         _, y = whole(clean, part)
         counts = np.bincount(y, minlength=12)
         n = -(-counts[2:].sum() // 10)
         assert counts[0] == counts[1] == n and n > 0
         assert counts[2:].sum() == 10 * {"train": 3, "valid": 1, "test": 1}[part] < size
-
-
-def test_clean_keeps_all_commands_and_draws_other_clips_for_another_seed_alone(clean, official, store):
     for part in clean.sizes:
         (x, y), (all_x, all_y) = whole(clean, part), whole(official, part)
         assert np.array_equal(y[y > 1], all_y[all_y > 1])

@@ -79,7 +79,7 @@ def test_families_have_their_edges(family: str, n: int) -> None:
         assert n_edges == 3 * 6 + 2
 
 
-def test_a_caterpillar_is_a_line_without_its_leaves_and_a_lobster_a_caterpillar() -> None:
+def test_a_caterpillar_has_leaves_on_a_line_a_lobster_on_a_caterpillar_and_a_tenth_moves() -> None:
     def without_leaves(A: np.ndarray) -> np.ndarray:
         inner = A.sum(0) > 1
         return A[np.ix_(inner, inner)]
@@ -91,9 +91,6 @@ def test_a_caterpillar_is_a_line_without_its_leaves_and_a_lobster_a_caterpillar(
             for _ in range(times):
                 A = without_leaves(A)
             assert len(A) == 0 or A.sum(0).max() <= 2
-
-
-def test_a_tenth_of_the_edges_moves() -> None:
     rng = np.random.RandomState(0)
     line = FAMILIES["line"][1](30, rng)
     graphs = [moved(line, rng) for _ in range(400)]

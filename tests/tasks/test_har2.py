@@ -22,15 +22,12 @@ def loaded(store: Store, split: int = 0, **change: Any) -> HAR2:
     return with_data(HAR2(**{**PAPER, **change}), store, split)
 
 
-def test_classes_are_merged_as_the_text_says(store: Store) -> None:
-    """Activities: 1 walking, 2 upstairs, 3 downstairs, 4 sitting, 5 standing, 6 laying."""
+def test_classes_are_merged_as_the_text_says_and_each_split_holds_out_other_subjects(store: Store) -> None:
+    # Activities: 1 walking, 2 upstairs, 3 downstairs, 4 sitting, 5 standing, 6 laying.
     activity = store.read(UCI_HAR)["y_test"]
     assert torch.equal(whole(loaded(store), "test").target, torch.tensor(np.isin(activity, [1, 3, 5])).long())
     moving = whole(loaded(store, merge="moving"), "test").target
     assert torch.equal(moving, torch.tensor(activity <= 3).long())
-
-
-def test_each_split_holds_out_other_subjects(store: Store) -> None:
     held = []
     for split in range(2):
         task = loaded(store, split)

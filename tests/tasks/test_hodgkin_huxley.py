@@ -118,13 +118,10 @@ def test_the_scores_by_an_independent_computation_and_trivial_references_in_orde
     assert errors["constant"] > 2 * errors["persistence"] > 2.5 * errors["linear_2"] > 0
 
 
-def test_the_fewest_points_have_one_late_step():
+def test_the_fewest_points_have_one_late_step_and_the_fingerprint_notices_other_data() -> None:
     with pytest.raises(InputError, match="n_points must be at least 52, to have a step 51; got 51"):
         HodgkinHuxley(n_train=1, n_valid=1, n_test=1, **FULL | {"n_points": 51})
     assert HodgkinHuxley(n_train=1, n_valid=1, n_test=1, **FULL | {"n_points": 52}).n_points == 52
-
-
-def test_the_fingerprint_matches_and_notices_other_data():
     task = HodgkinHuxley(n_train=128, n_valid=1, n_test=1, **FULL)
     rng = np.random.RandomState(1234)
     # The first sequences of 128: starts are drawn before currents.

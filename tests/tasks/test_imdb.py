@@ -135,7 +135,7 @@ def test_vectors_of_glove_where_it_has_them(store):
     assert 0.9 < make(store, vectors="random", n_words=30).vectors[2:].std() < 1.1
 
 
-def test_without_glove_it_says_so(tmp_path, caplog):
+def test_without_glove_it_says_so_and_it_is_got_when_it_is_asked_for(tmp_path, caplog, monkeypatch) -> None:
     REVIEWS.fixture(tmp_path)
     away = Store(tmp_path, tmp_path / "cache", verify="off")
     task = make(away)
@@ -144,12 +144,21 @@ def test_without_glove_it_says_so(tmp_path, caplog):
     caplog.clear()
     assert make(away, vectors="random").facts()["kind"] == "unverified data" and "GloVe" not in caplog.text
     assert torch.equal(make(away, vectors="random").vectors, task.vectors)
+    # Its files are optional, so that a task runs without; `physml data get glove` means the archive.
+    asked = []
+    monkeypatch.setattr(download, "_download", lambda _, file, store: asked.append(file.name) or tmp_path)
+    download.get(GLOVE.upstream, Store(None, tmp_path))
+    assert asked == ["glove.6B.zip"]
+    (tmp_path / "files").mkdir()
+    GLOVE.fixture(tmp_path / "files")
+    download.get(GLOVE.upstream, Store(None, tmp_path))
+    assert len(asked) == 1
 
 
 # ---------------------------------------------------------------------------- batches
 
 
-def test_batches_are_of_nearly_equal_length_shuffled_within_a_pool_where_there_is_a_generator():
+def test_batches_are_of_nearly_equal_length_or_of_any_as_asked(store) -> None:
     lengths = torch.randint(1, 1000, (2500,), generator=Generator().manual_seed(0))
     shuffled, quiet = (list(pooled(lengths, 8, rng)) for rng in (Generator().manual_seed(1), None))
     assert torch.cat(shuffled).sort().values.tolist() == list(range(2500))
@@ -159,10 +168,7 @@ def test_batches_are_of_nearly_equal_length_shuffled_within_a_pool_where_there_i
         longest = [int(lengths[b].max()) for b in batches[:100]]
         assert (longest == sorted(longest)) == in_order
     assert set(torch.cat(quiet[:100]).tolist()) == set(range(800))
-
-
-def test_batches_of_any_length(store):
-    """Each review once, in an order that its length has no part in; without a generator as they stand."""
+    # Each review once, in an order that its length has no part in; without a generator as they stand.
     task = make(store, batching="any_length")
     rng = Generator().manual_seed(0)
     drawn = torch.randperm(28, generator=Generator().manual_seed(0))
@@ -188,7 +194,7 @@ def test_reviews_are_padded_at_the_end(protocol, store):
             assert batch.lengths is None if protocol == "official" else batch.lengths.tolist() == lengths
 
 
-def test_scores_and_the_mean_over_batches(store):
+def test_scores_the_mean_over_batches_and_naive_bayes_by_hand(store) -> None:
     task = make(store)
     z = torch.sin(torch.arange(40.0))[:, None]
     metrics = score_reference(task, lambda batch: z[batch.index], size=7)
@@ -196,10 +202,6 @@ def test_scores_and_the_mean_over_batches(store):
     assert metrics["accuracy"] == torch.cat(hits).mean().item()
     assert metrics["accuracy_batches"] == pytest.approx(sum(share.mean().item() for share in hits) / 6)
     assert metrics["accuracy_batches"] != pytest.approx(metrics["accuracy"])  # the last batch has 5
-
-
-def test_naive_bayes_by_hand(store):
-    task = make(store)
     reviews, labels = text_of(task, "train")
     n = [labels.count(0), labels.count(1)]
 
@@ -220,15 +222,3 @@ def test_the_real_reviews_have_their_counts(real):
     assert task.sizes == {"train": 17_500, "valid": 7_500, "test": 25_000} and task.d_in == 25_002
     assert task.facts()["kind"] in ("content-verified", "verified")
     assert task.references()["naive Bayes"]["accuracy"] == pytest.approx(0.834, abs=0.003)
-
-
-def test_glove_is_got_when_it_is_asked_for(tmp_path, monkeypatch):
-    """Its files are optional, so that a task runs without; `physml data get glove` means the archive."""
-    asked = []
-    monkeypatch.setattr(download, "_download", lambda _, file, store: asked.append(file.name) or tmp_path)
-    download.get(GLOVE.upstream, Store(None, tmp_path))
-    assert asked == ["glove.6B.zip"]
-    (tmp_path / "files").mkdir()
-    GLOVE.fixture(tmp_path / "files")
-    download.get(GLOVE.upstream, Store(None, tmp_path))
-    assert len(asked) == 1

@@ -26,7 +26,7 @@ def loaded(store: Store, graph: str, split: int = 0, **changes: Any) -> LargeGra
 
 
 @pytest.mark.parametrize("graph", SETS)
-def test_splits_and_edges_are_those_of_the_data_or_edges_go_both_ways(store: Store, graph: str) -> None:
+def test_splits_and_edges_are_those_of_the_data_and_ridge_as_of_small_ones(store: Store, graph: str) -> None:
     arrays = store.read(SETS[graph])
     for k in range(5):
         task = loaded(store, graph, k)
@@ -36,6 +36,10 @@ def test_splits_and_edges_are_those_of_the_data_or_edges_go_both_ways(store: Sto
     for edges, expected in (("stored", stored), ("undirected", graphs.undirected(stored))):
         edge_index = next(loaded(store, graph, edges=edges).batches("train", 1)).edge_index
         assert edge_index is not None and edge_index.tolist() == expected.tolist()
+    # D x D equations give what N x N ones give.
+    task = loaded(store, graph)
+    known = F.one_hot(next(task.batches("train", 1)).target, task.d_out)
+    torch.testing.assert_close(task.ridge(known), NodeClasses.ridge(task, known), rtol=1e-8, atol=1e-8)
 
 
 def test_the_area_is_that_of_scikit_learn(store: Store) -> None:
@@ -51,11 +55,3 @@ def test_the_area_is_that_of_scikit_learn(store: Store) -> None:
     assert math.isnan(score_reference(task, lambda b: logits * math.nan)["roc_auc"])
     assert task.references()["majority class"]["roc_auc"] == 0.5, "a constant"
     assert task.finish({}) == {}, "a part without items"
-
-
-@pytest.mark.parametrize("graph", SETS)
-def test_the_linear_reference_is_that_of_small_graphs(store: Store, graph: str) -> None:
-    """D x D equations give what N x N ones give."""
-    task = loaded(store, graph)
-    known = F.one_hot(next(task.batches("train", 1)).target, task.d_out)
-    torch.testing.assert_close(task.ridge(known), NodeClasses.ridge(task, known), rtol=1e-8, atol=1e-8)

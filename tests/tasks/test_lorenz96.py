@@ -24,19 +24,15 @@ def states(n: int = 7) -> np.ndarray:
     return np.random.default_rng(0).normal(size=(n, 5)) * 3
 
 
-def test_the_right_hand_side_is_the_published_one():
-    """Written out for i = 1..5, with indices that wrap around."""
+def test_the_right_hand_side_is_the_published_one_and_its_quadratic_part_conserves_energy() -> None:
+    # Written out for i = 1..5, with indices that wrap around.
     for x in states():
         a, b, c, d, e = x
         want = [(b - d) * e - a, (c - e) * a - b, (d - a) * b - c, (e - b) * c - d, (a - c) * d - e]
         assert slope(x[None], 8.0)[0] == pytest.approx(np.array(want) + 8, rel=1e-13)
-
-
-def test_the_quadratic_part_conserves_energy_and_phase_space_shrinks_by_five_per_unit_of_time():
-    """d/dt |x|^2 / 2 = -|x|^2 + F sum(x): the advection neither makes nor takes energy.
-
-    The divergence of the vector field is -5 everywhere.
-    """
+    # d/dt |x|^2 / 2 = -|x|^2 + F sum(x): the advection neither makes nor takes energy.
+    #
+    # The divergence of the vector field is -5 everywhere.
     x, h = states(100), 1e-6
     assert (x * slope(x, 8.0)).sum(1) == pytest.approx(-(x**2).sum(1) + 8.0 * x.sum(1), rel=1e-10)
     for x in states():
@@ -44,7 +40,7 @@ def test_the_quadratic_part_conserves_energy_and_phase_space_shrinks_by_five_per
         assert np.trace(change) / (2 * h) == pytest.approx(-5, rel=1e-6)
 
 
-def test_the_solver_has_order_four_and_another_one_agrees_before_chaos_sets_in():
+def test_the_solver_has_order_four_and_at_forcing_8_its_step_is_part_of_the_data() -> None:
     start = 8 + np.random.default_rng(1).uniform(-0.5, 0.5, (3, 5))
     end = {n: trajectories(start, 8.0, 2, 0.5, n)[:, -1] for n in (25, 50, 100, 1600)}
     error = {n: np.abs(end[n] - end[1600]).max() for n in (25, 50, 100)}
@@ -54,9 +50,6 @@ def test_the_solver_has_order_four_and_another_one_agrees_before_chaos_sets_in()
     t, tight = np.linspace(0, 1, 101), {"rtol": 1e-12, "atol": 1e-12}
     theirs = solve_ivp(lambda _, x: slope(x[None], 8.0)[0], (0, 1), start[0], "DOP853", t, **tight)
     assert np.abs(ours - theirs.y.T).max() < 1e-4
-
-
-def test_at_forcing_8_the_step_of_the_solver_is_part_of_the_data_and_at_09_not():
     for forcing, low, high in ((0.9, 0.0, 1e-7), (8.0, 1.0, 100.0)):
         start = forcing + np.random.default_rng(2).uniform(-0.5, 0.5, (16, 5))
         once, twice = (trajectories(start, forcing, 1500, 0.01, steps)[:, -1] for steps in (1, 2))

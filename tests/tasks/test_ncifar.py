@@ -29,8 +29,8 @@ def inputs(task: NoisePaddedCIFAR10, part: str, size: int = 8, seed: int | None 
     return torch.cat([batch.input for batch in task.batches(part, size, rng)])
 
 
-def test_a_step_is_one_row_with_its_three_colours_side_by_side(store):
-    """Against the images as they are stored, pixel by pixel: red is 0..31, green 32..63, blue 64..95."""
+def test_a_step_is_one_row_with_three_colours_and_the_parts_every_tenth_image_and_the_rest(store) -> None:
+    # Against the images as they are stored, pixel by pixel: red is 0..31, green 32..63, blue 64..95.
     x = store.read(CIFAR10)["x_test"]
     sequences = inputs(loaded(store), "test")
     assert sequences.shape == (20, 1000, 96)
@@ -39,9 +39,6 @@ def test_a_step_is_one_row_with_its_three_colours_side_by_side(store):
             for channel in range(3):
                 want = torch.from_numpy(x[i, channel, row].astype(np.float32)) / 255
                 assert torch.equal(sequences[i, row, 32 * channel : 32 * channel + 32], want)
-
-
-def test_the_parts_are_every_tenth_image_and_the_rest(store):
     task, arrays = loaded(store), store.read(CIFAR10)
     assert task.sizes == {"train": 54, "valid": 6, "test": 20}
     without = loaded(store, valid=None)

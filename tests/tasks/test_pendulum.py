@@ -44,7 +44,7 @@ def test_targets_are_the_next_points_and_noise_is_on_train_and_valid_alone(store
     assert torch.allclose(swing.float(), clean.swings(), atol=1e-6)
 
 
-def test_windows_lie_around_their_observation(store: Store) -> None:
+def test_windows_lie_around_their_observation_and_their_loss_is_that_by_hand(store: Store) -> None:
     task = with_data(PendulumWindows(**WINDOWS | {"noise": 0.1}), store)
     assert task.sizes == {"train": 25, "valid": 10, "test": 10}
     batch = whole(task)
@@ -57,9 +57,6 @@ def test_windows_lie_around_their_observation(store: Store) -> None:
     assert torch.equal(batch.target[:, 10:15], clean[2:12])
     assert seen.abs().max() <= 1 and not torch.equal(seen, clean)
     assert torch.linalg.matrix_rank(clean - clean.mean(0), atol=1e-4) == 2
-
-
-def test_the_loss_of_a_window_by_hand(store: Store) -> None:
     task = with_data(PendulumWindows(**WINDOWS), store)
     batch = next(iter(task.batches("train", 4)))
     output = torch.randn(4, 30, generator=torch.Generator().manual_seed(0))

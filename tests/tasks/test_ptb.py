@@ -32,7 +32,7 @@ def net_of(task):
     return SequenceModel(lambda d: GRU(d, 8), task.d_in, task.d_out, "every", True, embedding=6)
 
 
-def test_the_reader_gives_the_text_back(store, tmp_path):
+def test_the_reader_gives_the_text_back_and_every_epoch_begins_elsewhere(store, tmp_path) -> None:
     arrays = store.read(PTB)
     PTB.fixture(tmp_path)
     for unit, name in (("word", "ptb"), ("char", "ptb.char")):
@@ -42,6 +42,10 @@ def test_the_reader_gives_the_text_back(store, tmp_path):
             assert [words[i] for i in arrays[f"{unit}_{part}"]] == text.replace("\n", f" {EOS} ").split()
         counts = np.bincount(arrays[f"{unit}_train"], minlength=len(words))
         assert counts.min() > 0 and (np.diff(counts) <= 0).all()  # the most frequent first
+    task = make(store, epoch_steps=4)
+    first = [next(iter(task.batches("train", 3, rng(s)))).target for s in range(4)]
+    assert len({tuple(t.flatten().tolist()) for t in first}) > 1
+    assert len(list(task.batches("train", 3, rng()))) == task.steps_per_epoch(3) == 4
 
 
 @pytest.mark.parametrize("size", [1, 3, 7])
@@ -60,13 +64,6 @@ def test_training_heads_read_the_ring_at_equal_distances(size, store):
         assert torch.equal(target[k], ids[(at + torch.arange(target.shape[1])) % n])
     if size == 1:
         assert torch.equal(target[0, :n].sort().values, ids.sort().values)  # each token once
-
-
-def test_every_epoch_begins_elsewhere_and_a_turn_has_its_length(store):
-    task = make(store, epoch_steps=4)
-    first = [next(iter(task.batches("train", 3, rng(s)))).target for s in range(4)]
-    assert len({tuple(t.flatten().tolist()) for t in first}) > 1
-    assert len(list(task.batches("train", 3, rng()))) == task.steps_per_epoch(3) == 4
 
 
 @pytest.mark.parametrize("streams", [1, 2, 5])

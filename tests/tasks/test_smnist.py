@@ -101,7 +101,7 @@ def test_the_permutations_are_what_torch_or_numpy_draws(name):
     assert splits.load_index(name).tolist() == drawn[library].tolist()
 
 
-def test_the_parts_of_the_fixture_are_every_tenth_image_and_the_rest(store):
+def test_parts_are_every_tenth_image_and_the_rest_and_a_stride_every_kth_pixel(store) -> None:
     root = fixture_root(store)
     images = idx(root / file_name("train", "images")).reshape(-1, 784, 1)
     task = loaded(store)
@@ -109,9 +109,6 @@ def test_the_parts_of_the_fixture_are_every_tenth_image_and_the_rest(store):
     np.testing.assert_allclose(whole(task, "valid")[0].numpy() * 255, images[::10], atol=1e-4)
     rest = np.delete(images, np.arange(0, 60, 10), 0)
     np.testing.assert_allclose(whole(task, "train")[0].numpy() * 255, rest, atol=1e-4)
-
-
-def test_a_stride_takes_every_kth_pixel_of_the_final_order_and_several_at_a_step_are_in_order(store):
     pixels, rows, image = (loaded(store, per_step=n) for n in (None, 28, 784))
     (x, _), (by_row, _), (whole_image, _) = (whole(task, "test") for task in (pixels, rows, image))
     assert by_row.shape[1:] == (28, 28) and whole_image.shape[1:] == (1, 784) and image.d_in == 784

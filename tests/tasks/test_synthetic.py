@@ -16,7 +16,7 @@ SETS: dict[str, Any] = {"n_train": 50, "n_eval": 40, "data_seed": 7, "protocol":
 
 
 @pytest.mark.parametrize("part", ["valid", "test"])
-def test_parity_counts_the_ones_of_the_true_steps(part: Part, store: Store) -> None:
+def test_parity_counts_ones_and_recall_has_the_value_behind_the_key(part: Part, store: Store) -> None:
     batch = whole(with_data(Parity(**PARITY, **SETS), store), part)
     assert batch.lengths is not None
     shortest, longest = PARITY["test_lengths" if part == "test" else "lengths"]
@@ -25,10 +25,6 @@ def test_parity_counts_the_ones_of_the_true_steps(part: Part, store: Store) -> N
         assert shortest <= n <= longest and {*steps} <= {-1.0, 1.0} and not x[int(n) :].any()
         assert y.item() == steps.count(1.0) % 2
     assert 0 < batch.target.float().mean() < 1, "both answers occur"
-
-
-@pytest.mark.parametrize("part", ["valid", "test"])
-def test_recall_answers_with_the_value_behind_the_key(part: Part, store: Store) -> None:
     batch = whole(with_data(Recall(**RECALL, **SETS), store), part)
     assert batch.input.shape == (40, 7, 9) and (batch.input.sum(2) == 1).all()
     for symbols, y in zip(batch.input.argmax(2).tolist(), batch.target.tolist(), strict=True):

@@ -3,6 +3,7 @@
 import pytest
 import run_harness as h
 import torch
+from refusals import refuses
 from run_harness import bound, scripted
 
 from physml.base.errors import ConfigError, InputError
@@ -62,12 +63,6 @@ def test_a_schedule_that_is_loaded_goes_on_as_it_would_have():
     assert second.param_groups[0]["lr"] == first.param_groups[0]["lr"] == 0.125
 
 
-@pytest.mark.parametrize("wrong", [{"patience": 0}, {"factor": 1.0}])
-def test_wrong_arguments_are_refused(wrong):
-    with pytest.raises(InputError, match=next(iter(wrong))):
-        rates([1.0], **wrong)
-
-
 @pytest.mark.parametrize(
     ("worst", "metric", "values", "lrs", "stop"),
     [
@@ -85,9 +80,11 @@ def test_a_low_rate_stops(worst, metric, values, lrs, stop):
     assert next((row["epoch"] for row in rows if rule.stops(row)), None) == stop
 
 
-def test_a_rate_that_nothing_is_below_is_refused():
-    with pytest.raises(ConfigError, match=r"trainer\.stop\.below must be positive; got 0"):
-        selection.LowRate(below=0.0, worst=None, start=1, metric=None)
+def test_wrong_arguments_and_a_rate_that_nothing_is_below_are_refused():
+    for wrong in ({"patience": 0}, {"factor": 1.0}):
+        refuses(InputError, next(iter(wrong)), rates, [1.0], **wrong)
+    below = {"below": 0.0, "worst": None, "start": 1, "metric": None}
+    refuses(ConfigError, r"trainer\.stop\.below must be positive; got 0", selection.LowRate, **below)
 
 
 def test_a_run_ends_before_an_epoch_of_a_rate_that_is_too_low(monkeypatch):

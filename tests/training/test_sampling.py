@@ -70,7 +70,7 @@ def test_an_epoch_goes_through_all_nodes_once(n_parts: int, per_batch: int) -> N
         assert max(n_train) - min(n_train) <= 1  # equally many
 
 
-def test_the_generator_alone_decides_and_one_cluster_is_the_whole_graph() -> None:
+def test_the_generator_alone_decides_and_neighbours_stand_near_each_other() -> None:
     def targets(seed: int) -> list[list[int]]:
         return [batch.target.tolist() for batch in epoch(over(6, 2), seed)]
 
@@ -82,10 +82,7 @@ def test_the_generator_alone_decides_and_one_cluster_is_the_whole_graph() -> Non
         return layer(batch.input, batch.edge_index, batch.edge_weight)
 
     torch.testing.assert_close(output(part), output(whole)[part.target], rtol=1e-12, atol=1e-12)
-
-
-def test_neighbours_stand_near_each_other() -> None:
-    """A path whose nodes are numbered at random comes out as a path."""
+    # A path whose nodes are numbered at random comes out as a path.
     number = torch.randperm(50, generator=torch.Generator().manual_seed(0))
     path = torch.stack([number[:-1], number[1:]]).numpy()
     place = torch.empty(50, dtype=torch.long)

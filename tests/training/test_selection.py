@@ -59,14 +59,12 @@ def test_a_value_that_is_reached_stops(metric, value, values, stop):
     assert next((row["epoch"] for row in rows if reached.stops(row)), None) == stop
 
 
-@pytest.mark.parametrize("rule", [selection.Reached(1.0, "msee"), selection.Patience(1, "msee")])
-def test_an_unknown_metric_of_a_stopping_rule_is_named(rule):
-    refuses(ConfigError, r"trainer\.stop\.metric: no metric msee\. Did you mean mse", bound, rule)
-
-
-@pytest.mark.parametrize("value", [NAN, INF, -INF])
-def test_a_value_that_can_not_be_reached_is_refused(value):
-    refuses(ConfigError, r"trainer\.stop\.value must be a finite number; got", selection.Reached, value, None)
+def test_an_unknown_metric_of_a_stopping_rule_and_a_value_out_of_reach_are_refused():
+    for rule in (selection.Reached(1.0, "msee"), selection.Patience(1, "msee")):
+        refuses(ConfigError, r"trainer\.stop\.metric: no metric msee\. Did you mean mse", bound, rule)
+    for value in (NAN, INF, -INF):
+        says = r"trainer\.stop\.value must be a finite number; got"
+        refuses(ConfigError, says, selection.Reached, value, None)
 
 
 @pytest.mark.parametrize(

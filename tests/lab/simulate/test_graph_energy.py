@@ -43,8 +43,8 @@ def slope(y: np.ndarray) -> tuple[float, float]:
     return float(line.coef[1]), float((log - line(n)).var() / log.var())
 
 
-def test_one_layer_is_that_of_a_dense_sum() -> None:
-    """The same seed gives the features first, then the weights; the sum runs over neighbours, both ways."""
+def test_one_layer_is_that_of_a_dense_sum_and_seeds_differ() -> None:
+    # The same seed gives the features first, then the weights; the sum runs over neighbours, both ways.
     torch.manual_seed(3)
     x = torch.rand(6, 5, dtype=torch.float64).numpy()
     W = GraphConvolution(5, 5).double().symbols()["W"].detach().numpy()
@@ -56,17 +56,6 @@ def test_one_layer_is_that_of_a_dense_sum() -> None:
     layer_energy = (A * ((x[:, None] - x) ** 2).sum(2)).sum() / 6
     got = curve("plain", "gcn", 3, rows=2, columns=3, width=5, n_layers=1)
     assert got == pytest.approx([layer_energy], rel=1e-12)
-
-
-@BOTH
-@SHARED
-def test_graphcon_with_all_numbers_1_is_the_plain_network(coupling: str, shared: bool) -> None:
-    same: dict[str, Any] = {"shared_weights": shared, "n_layers": 8, "width": 6}
-    oscillator = curve("graphcon", coupling, 0, dt=1.0, gamma=1.0, alpha=1.0, **same)
-    np.testing.assert_allclose(oscillator, curve("plain", coupling, 0, **same), rtol=1e-9)
-
-
-def test_seeds_differ_and_leave_the_random_numbers_of_others_alone() -> None:
     torch.manual_seed(0)
     before = torch.random.get_rng_state()
     first = curve("plain", "gat", 0)
@@ -78,18 +67,20 @@ def test_seeds_differ_and_leave_the_random_numbers_of_others_alone() -> None:
 
 @BOTH
 @SHARED
-@pytest.mark.parametrize("seed", range(2))
-def test_plain_networks_lose_their_energy_exponentially(coupling: str, shared: bool, seed: int) -> None:
-    per_layer, left = slope(curve("plain", coupling, seed, shared_weights=shared))
-    assert per_layer < -0.15 and left < 0.02
-    assert curve("plain", coupling, seed, shared_weights=shared)[9] < 1e-2
+def test_graphcon_with_all_numbers_1_is_the_plain_network(coupling: str, shared: bool) -> None:
+    same: dict[str, Any] = {"shared_weights": shared, "n_layers": 8, "width": 6}
+    oscillator = curve("graphcon", coupling, 0, dt=1.0, gamma=1.0, alpha=1.0, **same)
+    np.testing.assert_allclose(oscillator, curve("plain", coupling, 0, **same), rtol=1e-9)
 
 
 @BOTH
 @SHARED
 @pytest.mark.parametrize("seed", range(2))
-def test_graphcon_with_tanh_keeps_its_energy(coupling: str, shared: bool, seed: int) -> None:
-    """With damping it settles after a decay; without, it grows, but slower than exponentially."""
+def test_plain_networks_lose_energy_and_graphcon_keeps_it(coupling: str, shared: bool, seed: int) -> None:
+    per_layer, left = slope(curve("plain", coupling, seed, shared_weights=shared))
+    assert per_layer < -0.15 and left < 0.02
+    assert curve("plain", coupling, seed, shared_weights=shared)[9] < 1e-2
+    # With damping it settles after a decay; without, it grows, but slower than exponentially.
     damped = curve("graphcon", coupling, seed, shared_weights=shared, activation="tanh")
     assert damped.max() < 20 and damped.min() > 5e-3
     assert abs(slope(damped)[0]) < 0.02
@@ -176,17 +167,13 @@ def test_a_molecule_starts_from_a_layout_in_which_bonds_are_alike() -> None:
 
 
 @pytest.mark.usefixtures("cache")
-def test_atoms_oscillate_and_end_where_the_picture_shows_them() -> None:
+def test_atoms_oscillate_each_with_the_frequency_of_the_scheme_where_stiffness_is_all() -> None:
     for atom in range(len(moved("atoms", 0)["x"])):
         path = moved("path", 20, atom=atom)
         assert path["x"].tolist() == list(range(21))
         assert path["y"][-1] == moved("atoms", 20)["x"][atom] == moved("atoms", 20, atom=atom)["x"][0]
         turns = np.diff(np.sign(np.diff(path["y"])))
         assert (turns != 0).sum() >= 4
-
-
-@pytest.mark.usefixtures("cache")
-def test_where_stiffness_is_all_each_atom_has_the_frequency_of_the_scheme() -> None:
     path = moved("path", 400, atom=0, dt=0.001, gamma=1e6)["y"]  # the force is at most a millionth of it
     frequency = 2 * np.arcsin(0.5)  # of the symplectic scheme at dt sqrt(gamma) = 1, in layers
     spectrum = np.abs(np.fft.rfft(path - path.mean()))

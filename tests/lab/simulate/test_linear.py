@@ -42,13 +42,19 @@ def test_of_the_three_only_rk4_keeps_a_skew_matrix_from_growing() -> None:
     assert (growth["y"][inside] <= 1 + 1e-12).all() and (growth["y"][growth["x"] > 2.83] > 1).all()
 
 
-def test_an_orbit_is_that_of_its_matrix_and_the_matrix_that_of_the_layer() -> None:
+def test_orbits_and_paths_are_those_of_the_matrix_and_the_matrix_that_of_the_layer() -> None:
     orbit = linear.orbit(radius=0.9, angle=0.4, steps=7)
     A = 0.9 * np.array([[np.cos(0.4), -np.sin(0.4)], [np.sin(0.4), np.cos(0.4)]])
     powers = np.stack([np.linalg.matrix_power(A, t)[:, 0] for t in range(8)])
     np.testing.assert_allclose(np.stack([orbit["x"], orbit["y"]], 1), powers, atol=1e-12)
     matrix = bounded(torch.from_numpy(M), 0.75, 0.1).numpy()
     np.testing.assert_allclose(linear.symmetric_skew(M, 0.75, 0.1), matrix, atol=1e-12)
+    plane, h0 = np.array([[0.4, -0.8], [0.6, -0.2]]), np.array([1.0, -0.5])
+    path = linear.path(M=plane, beta=0.75, gamma=0.1, h0=h0, horizon=5.0, points=11)
+    S = linear.symmetric_skew(plane, 0.75, 0.1)
+    times = np.linspace(0, 5, 11)
+    exact = solve_ivp(lambda _, h: S @ h, (0, 5), h0, t_eval=times, rtol=1e-10, atol=1e-12).y
+    np.testing.assert_allclose([path["x"], path["y"]], exact, atol=1e-8)
 
 
 def parts(part: str, beta: float, gamma: float, units: int = 40) -> np.ndarray:
@@ -70,15 +76,6 @@ def test_proposition_1_of_the_talk_as_printed_is_broken_by_beta_of_a_half() -> N
     assert real.min() < low - 0.1 and real.max() > high + 0.1
     symmetric = linear.symmetric_skew(np.diag([1.0, -1.0]), 0.75, 0.0)
     assert np.linalg.eigvalsh(symmetric)[-1] == pytest.approx(2 * (1 - 0.75))  # of M^sym = M with lambda = 1
-
-
-def test_a_path_against_another_solver() -> None:
-    plane, h0 = np.array([[0.4, -0.8], [0.6, -0.2]]), np.array([1.0, -0.5])
-    path = linear.path(M=plane, beta=0.75, gamma=0.1, h0=h0, horizon=5.0, points=11)
-    S = linear.symmetric_skew(plane, 0.75, 0.1)
-    times = np.linspace(0, 5, 11)
-    exact = solve_ivp(lambda _, h: S @ h, (0, 5), h0, t_eval=times, rtol=1e-10, atol=1e-12).y
-    np.testing.assert_allclose([path["x"], path["y"]], exact, atol=1e-8)
 
 
 @pytest.mark.parametrize(

@@ -55,9 +55,13 @@ def test_with_tanh_it_is_the_layer(neuron: int) -> None:
     np.testing.assert_allclose(path(0.05, 5.0, **arrays, **settings)[1], outputs, rtol=1e-9)
 
 
-def test_the_cosine() -> None:
+def test_the_cosine_and_a_path_that_blows_up_ends_without_a_warning() -> None:
     inputs = signal(dt=0.5, horizon=2.0, frequency=4.0)
     np.testing.assert_allclose(inputs, [[[t, np.cos(4 * t)] for t in (0.5, 1.0, 1.5, 2.0)]])
+    t, y = path(horizon=20.0, **CONTROLLED, activation="duffing")
+    ended = np.isnan(y)
+    assert ended[-1] and not ended[0] and (np.diff(ended.astype(int)) >= 0).all()
+    assert np.isfinite(t).all() and 100 < np.nanmax(np.abs(y)) <= 1000
 
 
 @pytest.mark.parametrize("dt", [0.1, 0.01, 0.005])  # of which no multiple of 0.1 is exactly 2, 5 or 8
@@ -67,13 +71,6 @@ def test_steps_hold_from_their_time_on(dt: float) -> None:
     at = [round(time / dt) for time, _ in STEPS]
     levels = np.select([number >= at[2], number >= at[1], number >= at[0]], [-1.0, 0.0, 1.0], 0.0)
     np.testing.assert_array_equal(u, levels)
-
-
-def test_a_path_that_blows_up_ends_without_a_warning() -> None:
-    t, y = path(horizon=20.0, **CONTROLLED, activation="duffing")
-    ended = np.isnan(y)
-    assert ended[-1] and not ended[0] and (np.diff(ended.astype(int)) >= 0).all()
-    assert np.isfinite(t).all() and 100 < np.nanmax(np.abs(y)) <= 1000
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,7 @@ def test_every_layer_is_timed_and_read_in_the_order_of_the_lengths(results: Path
         per_batch(file=path.stem, layer="nn.LTSM")
 
 
-def test_the_figure_says_what_to_do_where_nothing_was_measured_and_draws_what_was(
-    results: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_figure_says_what_to_do_where_nothing_is_measured_and_draws_what_is(results, monkeypatch) -> None:
     figure = load_figure(CONF / "figure" / "unicornn-fig-2.yaml")
     (panel,) = figure.panels
     assert {series.label for series in panel.series} == set(layers.LAYERS)

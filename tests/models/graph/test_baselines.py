@@ -70,15 +70,12 @@ def test_h2gcn_keeps_one_and_two_steps_apart(edge_index: Tensor):
     close(net(x, edge_index), np.concatenate(rounds, 1))
 
 
-def test_appnp_is_a_power_iteration_to_personalised_pagerank():
+def test_appnp_iterates_to_personalised_pagerank_and_gprgnn_is_a_polynomial_that_starts_as_it() -> None:
     x, P = numbers(N, H), looped(ODD)
     z = x.numpy()
     for _ in range(3):
         z = 0.8 * P @ z + 0.2 * x.numpy()
     close(APPNP(H, K=3, alpha=0.2)(x, ODD), z)
-
-
-def test_gprgnn_is_a_polynomial_that_starts_as_appnp():
     net, x, P = far_from_start(GPRGNN(H, K=3, alpha=0.2)), numbers(N, H), looped(ODD)
     gamma = weights(net)["gamma"]
     close(net(x, ODD), sum(gamma[k] * np.linalg.matrix_power(P, k) @ x.numpy() for k in range(4)))
@@ -124,7 +121,7 @@ def test_linkx_reads_links_and_features_and_knows_one_graph():
     refuses(InputError, "the task has many graphs", LINKX, H, None, d_hidden=3)
 
 
-def test_signed_convolutions_against_a_loop():
+def test_signed_convolutions_against_a_loop_and_ggcn_adds_its_layers_with_decay() -> None:
     layer, x, A = far_from_start(SignedConvolution(H, 3)), numbers(N, H), adjacency(ODD)
     w = weights(layer)
     Z, d, beta = x.numpy() @ w["W"].T + w["b"], 1 + A.sum(1), np.exp(w["a"]) / np.exp(w["a"]).sum()
@@ -136,9 +133,6 @@ def test_signed_convolutions_against_a_loop():
         out[i] += beta[0 if cosine > 0 else 1] * cosine * ratio / math.sqrt(d[i] * d[j]) * Z[j]
     assert signs == {True, False}
     close(layer(x, ODD), np.log1p(np.exp(w["s"])) * out)
-
-
-def test_ggcn_adds_its_layers_with_decay():
     net, x = far_from_start(GGCN(H, 3, 2, decay=0.7, exponent=2.0)), numbers(N, H)
     first = nn.functional.elu(net.own(x)) + nn.functional.elu(net.layers[0](x, ODD))
     second = first + math.log(0.7 / 3**2 + 1) * nn.functional.elu(net.layers[1](first, ODD))

@@ -55,7 +55,7 @@ def softmax(x: np.ndarray) -> np.ndarray:
 # ------------------------------------------------------------------------------------- what graphs are given
 
 
-def test_places_have_the_distances_of_a_path_and_do_not_depend_on_order_or_direction():
+def test_places_have_the_distances_of_a_path_and_neighbours_of_the_plane_the_least_radius() -> None:
     path = torch.tensor([[0, 1, 3, 3], [1, 2, 2, 4]])  # 0 - 1 - 2 - 3 - 4
     place = latent.isomap(path, 5)
     np.testing.assert_allclose(np.abs(place[:, 0]), [1, 0.5, 0, 0.5, 1], atol=1e-9)
@@ -65,9 +65,6 @@ def test_places_have_the_distances_of_a_path_and_do_not_depend_on_order_or_direc
     np.testing.assert_allclose(renamed[order], latent.isomap(TAIL, N), atol=1e-8)
     assert np.isfinite(latent.isomap(ODD, N)).all()
     assert latent.isomap(torch.zeros(2, 0, dtype=torch.long), 1).shape == (1, 2)
-
-
-def test_neighbours_of_the_plane_are_within_the_least_radius_and_quadrants_are_of_the_sender():
     place = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 0.5], [4.0, 4.0]])
     assert {*map(tuple, latent.neighbours_in_plane(place, 3).T)} == {(1, 2), (2, 1), (0, 1), (1, 0)}
     assert latent.neighbours_in_plane(place, 0).shape == (2, 0)
@@ -234,7 +231,7 @@ def test_of_a_multiple_eigenvalue_all_processors_choose_the_same_vector(monkeypa
     np.testing.assert_allclose(vectors[1:], [vectors[0]] * 2, atol=1e-12)
 
 
-def test_splines_against_a_loop():
+def test_splines_against_a_loop_and_their_network_takes_places_from_features() -> None:
     layer, x = SplineConvolution(H, 3, n_knots=4).double(), numbers(N, H)
     nn.init.normal_(layer.b)
     u = torch.rand(8, 2, dtype=torch.double, generator=torch.Generator().manual_seed(2))
@@ -246,9 +243,6 @@ def test_splines_against_a_loop():
         hats = np.maximum(0, 1 - np.abs(3 * at[:, None] - np.arange(4)))
         out[i] += X[j] @ np.tensordot(np.outer(*hats).ravel(), w["W"], 1)
     close(layer(x, u, ODD), out / np.maximum(degree, 1)[:, None] + X @ w["R"].T + w["b"])
-
-
-def test_a_spline_network_takes_places_from_features_and_sees_their_differences_alone():
     net = far_from_start(SplineCNN(H, 3, 2, places=(1, 3), reach=2.5, n_knots=3))
     x = numbers(N, H)
     place = x[:, [1, 3]]

@@ -55,7 +55,7 @@ def network(name: str, readout: str = "node", pool: str | None = None, **options
     return GraphNet(lambda d: stack(name, d), D, C, readout, hidden=H, pool=pool, **options).double()
 
 
-def test_a_plain_stack_is_its_layers_one_after_the_other():
+def test_a_plain_stack_is_its_layers_one_after_the_other_of_the_kind_asked_for() -> None:
     for kind, residual in itertools.product(("mlp", "gcn", "sage"), (False, True)):
         net = GNN(D, H, 3, kind=kind, activation="tanh", residual=residual).double()
         x = numbers(N, D)
@@ -65,9 +65,6 @@ def test_a_plain_stack_is_its_layers_one_after_the_other():
             state = state + new if residual and state.shape == new.shape else new
         torch.testing.assert_close(net(x, ODD), state)
         assert len(list(net.steps(x, ODD))) == 3
-
-
-def test_layers_of_the_kind_asked_for():
     kinds = {"mlp": NodeLinear, "gcn": GraphConvolution, "gat": GraphAttention, "sage": MeanConvolution}
     for kind, layer_type in kinds.items():
         net = GNN(D, H, 2, kind=kind)
@@ -190,12 +187,6 @@ def test_what_looks_at_all_nodes_at_once_takes_no_batch_of_graphs(mixing: str):
             net(x, ODD, batch=torch.tensor([0, 0, 0, 0, 0, 1]))
 
 
-@pytest.mark.parametrize("shape", [(N, D + 1), (0, D)])
-def test_features_of_another_shape_are_refused(shape: tuple[int, int]):
-    with pytest.raises(InputError, match=r"input must have shape \(N, 5\)"):
-        network("gcn")(numbers(*shape), NONE)
-
-
 def test_pools():
     x, batch = numbers(5, 2), torch.tensor([1, 0, 1, 1, 0])
     for how, of_graph in (("sum", torch.sum), ("mean", torch.mean), ("max", torch.amax)):
@@ -219,7 +210,7 @@ def test_a_model_of_given_parts_is_encoder_stack_decoder_and_pool():
     torch.testing.assert_close(GraphModel(None, stack("gcn", D), None)(x, ODD), stack("gcn", D)(x, ODD))
 
 
-def test_a_network_made_for_a_task_is_what_its_docstring_says_and_a_perceptron_may_read_out():
+def test_a_network_is_what_its_docstring_says_and_the_classical_one_has_two_convolutions() -> None:
     net = network("gcn", encoder_activation="relu", decoder_activation="elu", output_activation="sigmoid")
     x, weight = numbers(N, D), torch.linspace(0.1, 3, 8, dtype=torch.double)
     expected = net.decoder(nn.functional.elu(net.stack(torch.relu(net.encoder(x)), ODD, weight))).sigmoid()
@@ -231,10 +222,7 @@ def test_a_network_made_for_a_task_is_what_its_docstring_says_and_a_perceptron_m
     assert (first.in_features, first.out_features, second.out_features) == (width, width // 2, C)
     hidden = nn.functional.leaky_relu(first(net.stack(net.encoder(x), ODD)), 0.01)
     torch.testing.assert_close(net(x, ODD), nn.functional.leaky_relu(second(hidden), 0.01))
-
-
-def test_the_classical_two_layer_convolution_network():
-    """Without an encoder and with a last layer that passes messages: F to H to C channels."""
+    # Without an encoder and with a last layer that passes messages: F to H to C channels.
     net = GraphNet(lambda d: GNN(d, 16, 1, kind="gcn"), D, C, "node", hidden=None, decoder="layer").double()
     assert count_parameters(net) == D * 16 + 16 + 16 * C + C
     x, weight = numbers(N, D), numbers(8).abs()
@@ -297,7 +285,9 @@ def test_what_cannot_be_built_is_refused(options, message):
     refuses(InputError, message, GraphNet, **{"d_in": D, "d_out": C, **defaults, **options})
 
 
-def test_plain_stacks_refuse_what_has_no_meaning():
+def test_plain_stacks_refuse_what_has_no_meaning_and_features_of_another_shape():
+    for shape in ((N, D + 1), (0, D)):
+        refuses(InputError, r"input must have shape \(N, 5\)", network("gcn"), numbers(*shape), NONE)
     refusals = {"n_heads=2 is for kind='gat'": {"n_heads": 2}, "scale must be positive": {"pair_norm": 0.0}}
     for says, options in refusals.items():
         refuses(InputError, says, GNN, D, H, 2, kind="gcn", **options)
@@ -316,7 +306,7 @@ def dropped_linear(x: Tensor, p: float, training: bool, layer: nn.Linear) -> Ten
     return linear(dropped(x, p, training), layer.weight, layer.bias)
 
 
-def test_features_that_are_mostly_zeros_give_the_same_numbers_and_slopes_as_dense_ones():
+def test_mostly_zero_features_give_the_numbers_of_dense_ones_and_stay_dense_where_that_is_better() -> None:
     x, layer = mostly_zeros(), nn.Linear(300, 7).double()
     assert sparse_rows(x) is not None and sparse_rows(x) is sparse_rows(x)
     out = dropped_linear(x, 0.0, True, layer)
@@ -326,6 +316,12 @@ def test_features_that_are_mostly_zeros_give_the_same_numbers_and_slopes_as_dens
     torch.testing.assert_close(slopes, dense_slopes)
     x[3, 5] = 7.0  # a change in place is seen
     torch.testing.assert_close(dropped_linear(x, 0.0, True, layer), layer(x))
+    assert sparse_rows(torch.rand(40, 300)) is None and sparse_rows(torch.zeros(40, 8)) is None
+    assert sparse_rows(mostly_zeros().requires_grad_()) is None
+    x = mostly_zeros()
+    x[2, 2] = torch.nan
+    out = dropped_linear(x, 0.0, True, nn.Linear(300, 2).double())
+    assert out.isnan().any(1).nonzero().flatten().tolist() == [2]
 
 
 def test_dropout_of_features_that_are_mostly_zeros_has_the_same_law():
@@ -338,15 +334,6 @@ def test_dropout_of_features_that_are_mostly_zeros_has_the_same_law():
     assert ((sparse.mean(0) - dense.mean(0)).abs() / scale).max() < 0.15
     torch.testing.assert_close(sparse.std(0), dense.std(0), rtol=0.12, atol=1e-9)
     assert torch.equal(dropped_linear(x, 0.4, False, layer), dropped_linear(x, 0.0, True, layer))
-
-
-def test_features_stay_dense_where_that_is_better_or_a_nan_would_be_lost():
-    assert sparse_rows(torch.rand(40, 300)) is None and sparse_rows(torch.zeros(40, 8)) is None
-    assert sparse_rows(mostly_zeros().requires_grad_()) is None
-    x = mostly_zeros()
-    x[2, 2] = torch.nan
-    out = dropped_linear(x, 0.0, True, nn.Linear(300, 2).double())
-    assert out.isnan().any(1).nonzero().flatten().tolist() == [2]
 
 
 @pytest.mark.parametrize(

@@ -63,14 +63,11 @@ def test_a_convolution_is_equation_7_5(d_in: int, d_out: int):
         close(layer(x, ODD, edge_weight), gcn_by_hand(layer, x, ODD, weight))
 
 
-def test_a_mean_convolution_against_a_loop():
+def test_a_mean_convolution_and_attention_against_a_loop() -> None:
     layer, x = layers()["sage"], numbers(N, 4)
     w, X = weights(layer), x.numpy()
     means = np.stack([X[js].mean(0) if js else np.zeros(4) for js in received(ODD)])
     close(layer(x, ODD), means @ w["W_l"].T + w["b"] + X @ w["W_r"].T)
-
-
-def test_attention_against_a_loop():
     layer, x = layers()["gat"], numbers(N, 4)
     W, a_s, a_r, b = weights(layer).values()
     h = (x.numpy() @ W.T).reshape(N, 2, 4)
@@ -127,12 +124,9 @@ def test_a_convolution_has_gradients_by_edge_weights_and_second_derivatives():
     assert torch.autograd.gradgradcheck(lambda x: torch.tanh(layer(x, ODD)), (x.requires_grad_(),))
 
 
-def test_no_node_is_too_few():
+def test_no_node_is_too_few_and_a_nan_stays_within_one_step_of_its_node() -> None:
     for layer in layers().values():
         refuses(InputError, "at least one node", layer, numbers(0, 4), torch.zeros(2, 0, dtype=torch.long))
-
-
-def test_a_nan_stays_within_one_step_of_its_node():
     for name, layer in layers().items():
         if name == "tran-plus":  # the largest score of the graph is everyone's
             continue
@@ -207,17 +201,14 @@ LINES = [(0, 1), (0, 2), (3, 0), (1, 4), (4, 2), (4, 0), (2, 2)]  # "u v": page 
 STORED = np.array(LINES, np.int64).T
 
 
-def test_reversing_twice_gives_the_stored_edges() -> None:
+def test_reversing_twice_gives_the_stored_edges_and_convolution_is_a_product_with_their_matrix() -> None:
     once = graphs.directed(STORED, "reversed")
     assert not np.array_equal(once, STORED)
     assert np.array_equal(graphs.directed(once, "reversed"), STORED)
     assert np.array_equal(graphs.directed(STORED, "stored"), STORED)
     both = graphs.directed(once, "undirected")
     assert np.array_equal(both, graphs.directed(STORED, "undirected"))
-
-
-def test_convolution_is_the_product_with_the_matrix_of_lines() -> None:
-    """Each page receives from those that it links to."""
+    # Each page receives from those that it links to.
     layer, x = GraphConvolution(4, 3).double(), numbers(6, 4)
     w, P = weights(layer), looped(torch.tensor([(v, u) for u, v in LINES]).T)
     expected = P @ x.numpy() @ w["W"] + w["b"]

@@ -240,11 +240,19 @@ def citation_loop(model: nn.Module, force: Callable[[Tensor], Tensor], x: Tensor
     return X
 
 
-def test_the_citation_model_against_a_loop():
+def test_the_plain_and_the_coupled_citation_model_against_a_loop_and_steps_end_at_T_exactly() -> None:
     model, x = citation(3.25, normalize="sender", square_plus=True), numbers(N, H)
     A = torch.from_numpy(attended(model.attention, x))
     torch.testing.assert_close(model(x, ODD), citation_loop(model, lambda X: A @ X, x), rtol=0, atol=1e-10)
     assert [t for t, _, _ in model.steps(x, ODD, T=2.0)] == [1.0, 2.0]
+    model, x = far_from_start(graphcon.CoupledCitationGraphCON(GraphConvolution(H, H), T=3.25)), numbers(N, H)
+    torch.testing.assert_close(model(x, ODD), citation_loop(model, lambda X: model.coupling(X, ODD), x))
+    assert [t for t, _, _ in model.steps(x, ODD, T=2.5)] == [1.0, 2.0, 2.5]
+    assert list(model.symbols()) == ["a", "b", "c", "F.W", "F.b"]
+    assert list(times(2.0)) == [(1.0, 1.0), (2.0, 1.0)]
+    assert list(times(0.5)) == [(0.5, 0.5)]
+    ends, sizes = zip(*times(18.2948), strict=True)
+    assert len(ends) == 19 and ends[-1] == 18.2948 and sizes[-1] == pytest.approx(0.2948)
 
 
 def test_the_late_citation_model_trains_to_T_and_is_read_at_all_times_beyond():
@@ -257,20 +265,6 @@ def test_the_late_citation_model_trains_to_T_and_is_read_at_all_times_beyond():
     torch.testing.assert_close(late.eval()(x, ODD), torch.stack([positions[-1], *path]), rtol=0, atol=0)
     with pytest.raises(InputError, match=r"T_test must not be before T, which is 2\.5; got 2\.0"):
         graphcon.LateCitationGraphCON(model.attention, T=2.5, T_test=2.0)
-
-
-def test_the_coupled_citation_model_against_a_loop():
-    model, x = far_from_start(graphcon.CoupledCitationGraphCON(GraphConvolution(H, H), T=3.25)), numbers(N, H)
-    torch.testing.assert_close(model(x, ODD), citation_loop(model, lambda X: model.coupling(X, ODD), x))
-    assert [t for t, _, _ in model.steps(x, ODD, T=2.5)] == [1.0, 2.0, 2.5]
-    assert list(model.symbols()) == ["a", "b", "c", "F.W", "F.b"]
-
-
-def test_steps_of_time_end_at_T_exactly():
-    assert list(times(2.0)) == [(1.0, 1.0), (2.0, 1.0)]
-    assert list(times(0.5)) == [(0.5, 0.5)]
-    ends, sizes = zip(*times(18.2948), strict=True)
-    assert len(ends) == 19 and ends[-1] == 18.2948 and sizes[-1] == pytest.approx(0.2948)
 
 
 def test_the_source_of_the_citation_model_passes_no_gradient_and_its_scalars_are_trained():

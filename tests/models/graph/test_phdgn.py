@@ -61,31 +61,12 @@ def test_steps_against_a_loop_over_nodes(settings: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("aggregate", ["sum", "gcn"])
-def test_the_gradient_is_that_of_the_energy_on_a_directed_graph_too(aggregate: str) -> None:
+def test_the_gradient_is_that_of_the_energy_and_a_step_is_symplectic_unless_damped(aggregate: str) -> None:
     net, x = made(1, aggregate_q=aggregate), numbers(N, H).requires_grad_()
     (gradient,) = torch.autograd.grad(net.energy_q(x, ODD), x)
     torch.testing.assert_close(net.energy_q.gradient(x, ODD), gradient)
     assert 0 < net.energy_q(1e3 * x.detach(), ODD) < torch.inf
-
-
-def test_without_damping_and_force_the_energy_stays() -> None:
-    """A step half as long has half the drift; with damping the energy falls."""
-    x, q = numbers(4, H), numbers(4, H, seed=2)
-
-    def drift(n: int, **settings: Any) -> float:
-        net = made(n, epsilon=2 / n, **settings).requires_grad_(False)
-        before = net.energy(x, q, RING)
-        *_, (p, positions) = net.steps(x, RING, q)
-        return float((net.energy(p, positions, RING) - before) / before)
-
-    coarse, fine = drift(100), drift(200)
-    assert abs(coarse) < 0.05 and coarse / fine == pytest.approx(2, rel=0.2)
-    assert drift(200, damping="channels", alpha=1.0) < -0.1
-
-
-@pytest.mark.parametrize("aggregate", ["sum", "gcn"])
-def test_a_step_is_symplectic_unless_damped(aggregate: str) -> None:
-    r"""M^T J M = J for the derivative M of a step: J = [[0, I], [-I, 0]], and so its norm is at least 1."""
+    # M^T J M = J for the derivative M of a step: J = [[0, I], [-I, 0]], and so its norm is at least 1.
     n = 4 * H
     J = torch.zeros(2 * n, 2 * n).double()
     J[:n, n:], J[n:, :n] = torch.eye(n), -torch.eye(n)
@@ -107,6 +88,24 @@ def test_a_step_is_symplectic_unless_damped(aggregate: str) -> None:
     assert (damped.T @ J @ damped - J).abs().max() > 1e-2
 
 
+def test_without_damping_and_force_the_energy_stays_and_transforms_work() -> None:
+    # A step half as long has half the drift; with damping the energy falls.
+    x, q = numbers(4, H), numbers(4, H, seed=2)
+
+    def drift(n: int, **settings: Any) -> float:
+        net = made(n, epsilon=2 / n, **settings).requires_grad_(False)
+        before = net.energy(x, q, RING)
+        *_, (p, positions) = net.steps(x, RING, q)
+        return float((net.energy(p, positions, RING) - before) / before)
+
+    coarse, fine = drift(100), drift(200)
+    assert abs(coarse) < 0.05 and coarse / fine == pytest.approx(2, rel=0.2)
+    assert drift(200, damping="channels", alpha=1.0) < -0.1
+    net, x = made(2), numbers(N, H)
+    jacobian = torch.func.jacrev(lambda x: net(x, ODD))(x)
+    torch.testing.assert_close(jacobian, torch.autograd.functional.jacobian(lambda x: net(x, ODD), x))
+
+
 def test_a_far_node_is_felt_after_as_many_steps_as_there_are_edges_and_still_after_many() -> None:
     n = 8
     line = torch.stack([torch.arange(n - 1), torch.arange(1, n)])
@@ -119,12 +118,6 @@ def test_a_far_node_is_felt_after_as_many_steps_as_there_are_edges_and_still_aft
         return float(grad[0].norm())
 
     assert felt(1) == 0 < felt(2) and felt(60) > 1e-2  # a step reaches four edges: twice two
-
-
-def test_it_works_under_transforms() -> None:
-    net, x = made(2), numbers(N, H)
-    jacobian = torch.func.jacrev(lambda x: net(x, ODD))(x)
-    torch.testing.assert_close(jacobian, torch.autograd.functional.jacobian(lambda x: net(x, ODD), x))
 
 
 def test_parameters_are_two_energies_and_what_damps_and_drives_by_known_words() -> None:

@@ -57,11 +57,15 @@ def test_last_output_and_gradients_keep_their_bits(model: str, monkeypatch: pyte
         assert (quick is None) == (plain is None) and (quick is None or torch.equal(quick, plain))
 
 
-def test_dropout_of_unicornn_reaches_the_last_output():
+def test_dropout_reaches_the_last_output_and_a_forward_of_its_own_is_read_from_its_outputs() -> None:
     net = SequenceModel(lambda d_in: UnICORNN(d_in, H, dropout=0.5), D, 1, "last", tokens=False)
     net.readout = nn.Identity()
     last, _ = net(torch.randn(64, T, D))
     assert 0.3 < (last == 0).double().mean() < 0.7
+    net = SequenceModel(lambda d_in: Doubled(d_in, H), D, 1, "last", tokens=False)
+    net.readout = nn.Identity()
+    u = torch.randn(4, T, D)
+    torch.testing.assert_close(net(u)[0], net.layers[0](u)[0][:, -1])
 
 
 class Doubled(CoRNN):
@@ -70,10 +74,3 @@ class Doubled(CoRNN):
     def forward(self, u: Tensor, state: Any = None) -> Any:
         y, state = super().forward(u, state)
         return 2 * y, state
-
-
-def test_a_subclass_with_a_forward_of_its_own_is_read_from_its_outputs():
-    net = SequenceModel(lambda d_in: Doubled(d_in, H), D, 1, "last", tokens=False)
-    net.readout = nn.Identity()
-    u = torch.randn(4, T, D)
-    torch.testing.assert_close(net(u)[0], net.layers[0](u)[0][:, -1])

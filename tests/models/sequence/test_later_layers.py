@@ -170,14 +170,11 @@ def eigenvalues(scheme: str, spread: float, a: float | None = None, **ring: floa
     return torch.linalg.eigvals(M).abs(), torch.linalg.det(M)
 
 
-def test_imex_oscillators_are_symplectic_and_stable_while_dt_squared_a_is_at_most_4():
+def test_imex_oscillators_are_symplectic_and_implicit_and_damped_ones_stable() -> None:
     moduli, determinants = eigenvalues("imex", spread=1.0)
     torch.testing.assert_close(determinants, torch.ones_like(determinants))
     torch.testing.assert_close(moduli, torch.ones_like(moduli), rtol=0, atol=1e-6)
     assert eigenvalues("imex", spread=1.0, a=50.0)[0].max() > 1.5
-
-
-def test_implicit_and_damped_oscillators_are_stable_whatever_their_parameters():
     for scheme, slack in (("im", 1e-9), ("damped", 1e-6)):
         moduli, determinants = eigenvalues(scheme, spread=20.0)
         assert moduli.max() <= 1 + slack and moduli.min() < 0.5
@@ -188,7 +185,7 @@ def test_implicit_and_damped_oscillators_are_stable_whatever_their_parameters():
     assert moduli.max() - moduli.min() > 0.09
 
 
-def test_lru_lies_in_its_ring_and_stays_in_the_circle():
+def test_lru_lies_in_its_ring_and_s5_starts_at_the_eigenvalues_of_hippo() -> None:
     core = LRU(1, 4, d_state=2000, n_layers=1, r_min=0.5, r_max=0.9, max_phase=1.0).blocks[0].recurrence
     factor = core.factor().detach()
     assert factor.abs().min() >= 0.5 - 1e-4 and factor.abs().max() <= 0.9 + 1e-4
@@ -197,10 +194,7 @@ def test_lru_lies_in_its_ring_and_stays_in_the_circle():
     torch.testing.assert_close(torch.exp(core.gamma.detach()), torch.sqrt(1 - factor.abs() ** 2))
     core.nu.data.add_(10 * torch.randn(2000))
     assert core.factor().abs().max() <= 1.0
-
-
-def test_hippo_eigenvalues():
-    """Those of the matrix itself, written out; S5 starts there."""
+    # Those of the matrix itself, written out; S5 starts there.
     size, n = 3, torch.arange(6, dtype=torch.float64)
     root = torch.sqrt(2 * n + 1)
     legs = torch.where(n[:, None] > n, -torch.outer(root, root), 0.0) - torch.diag(n + 1)

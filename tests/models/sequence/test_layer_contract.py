@@ -38,15 +38,10 @@ def unaffected(net: nn.Module) -> None:
 
 
 @each("name", names)
-def test_no_layer_lets_padding_reach_an_answer(name: str) -> None:
-    """The faults of pytorch#1811, pytorch#517 and speechbrain#501: a layer that reads backwards starts in the
-    padding; of log-neural-cdes PR 39: a time that is measured by the padded length.
-    """
+def test_no_layer_lets_padding_reach_an_answer_or_a_gradient(name: str) -> None:
+    # The faults of pytorch#1811, pytorch#517 and speechbrain#501: a layer that reads backwards starts in the
+    # padding; of log-neural-cdes PR 39: a time that is measured by the padded length.
     unaffected(network(name, None, D, 2, "last").eval())
-
-
-@each("name", names)
-def test_no_layer_learns_from_padding(name: str) -> None:
     net = network(name, {"last": 100} if name == "truncated" else None, D, 2, "last")
     net.train(name != "noisy")  # whose noise is drawn for all steps
     gradients = []
@@ -77,15 +72,12 @@ def test_options_and_stacks_of_layers_that_look_ahead(layer: type, options: Any,
         unaffected(net.eval())
 
 
-def test_outputs_at_every_step_are_those_of_the_sequence_alone() -> None:
+def test_outputs_at_every_step_are_those_of_the_sequence_alone_and_equal_lengths_change_no_bit() -> None:
     for order in ("read", "time"):
         layer = BiLSTM(D, 4, order=order)
         outputs = layer(padded(7.0), lengths=LENGTHS)[0]
         for i, n in enumerate(LENGTHS.tolist()):
             torch.testing.assert_close(outputs[i, :n], layer(padded()[i : i + 1, :n])[0][0], **ROUNDING)
-
-
-def test_equal_lengths_change_no_bit() -> None:
     for name in ("bilstm", "nrde", "ncde"):
         net, u = network(name, None, D, 2, "last").eval(), torch.randn(4, 9, D)
         assert torch.equal(net(u, lengths=torch.full((4,), 9))[0], net(u)[0])
@@ -116,14 +108,11 @@ def test_a_layer_of_others_that_reads_padding_is_refused(layer, training: bool) 
     torch.testing.assert_close(read(padded(), lengths=LENGTHS)[0], read(padded())[0])
 
 
-def test_layers_of_others_that_read_forwards_are_taken_and_left_as_they_were() -> None:
+def test_layers_that_read_forwards_are_taken_and_learning_from_last_steps_needs_equal_lengths() -> None:
     net = SequenceModel(lambda d: nn.LSTM(d, 4, batch_first=True), D, 2, "last", tokens=False)
     before = torch.get_rng_state()
     unaffected(net)
     assert torch.equal(torch.get_rng_state(), before) and net.layers[0].training
-
-
-def test_learning_from_the_last_steps_needs_equal_lengths() -> None:
     net = SequenceModel(lambda d: TruncatedLSTM(d, 4, last=5), D, 2, "last", tokens=False)
     with pytest.raises(InputError, match=r"equally long, without padding, .* got 1 to 8 steps"):
         net(padded(), lengths=LENGTHS)

@@ -46,15 +46,12 @@ def test_it_is_the_logarithm_of_iterated_integrals(depth: int, channels: int):
     torch.testing.assert_close(log_signature(paths, depth), logarithms)
 
 
-def test_iterated_integrals_of_a_known_path():
-    """X = (t, t^2) in many lines: the area between it and its chord is 1/6, int t dt^2 is 2/3."""
+def test_lyndon_words_are_as_many_as_dimensions_and_integrals_of_a_known_path_as_known() -> None:
+    # X = (t, t^2) in many lines: the area between it and its chord is 1/6, int t dt^2 is 2/3.
     t = torch.linspace(0, 1, 81, dtype=torch.float64)
     path = torch.stack([t, t**2], 1)
     assert abs(iterated_integral(path, (0, 1)) - 2 / 3) < 1e-4
     assert abs(log_signature(path, 2)[2] - 1 / 6) < 1e-4
-
-
-def test_lyndon_words_are_as_many_as_the_free_lie_algebra_has_dimensions_up_to_depth_3():
     assert lyndon_words(2, 3) == [(0,), (1,), (0, 1), (0, 0, 1), (0, 1, 1)]
     for c in (1, 3, 7):
         of_length = [c, c * (c - 1) // 2, (c**3 - c) // 3]

@@ -240,18 +240,14 @@ def test_equals_a_loop_from_the_equations(name: str):
 
 
 @pytest.mark.parametrize("make", [UnitaryRNN, FullCapacityURNN])
-def test_the_matrix_is_unitary_before_and_after_training(make: type):
+def test_the_matrix_stays_unitary_and_the_trained_first_state_keeps_gradients_finite(make: type) -> None:
     layer = made(lambda: make(D, 6), spread=0.5)
     before = layer.matrix().detach()
     train(layer, 3)
     W, eye = layer.matrix().detach(), torch.eye(6, dtype=torch.complex128)
     torch.testing.assert_close(W @ W.conj().T, eye, rtol=0, atol=1e-6)  # W_0 is stored in single precision
     assert (W - before).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("make", [UnitaryRNN, FullCapacityURNN])
-def test_the_first_state_is_trained_and_keeps_gradients_finite(make: type):
-    """Black pixels first, as in MNIST: from a zero state slopes of b / sqrt(1e-5) multiply to infinity."""
+    # Black pixels first, as in MNIST: from a zero state slopes of b / sqrt(1e-5) multiply to infinity.
     layer = make(1, 6)
     layer.b.data.fill_(0.1)
     u = torch.zeros(2, 60, 1)
@@ -320,15 +316,12 @@ def ornstein_uhlenbeck(dt: float, steps: int) -> Tensor:
     return path[:, -1]
 
 
-def test_euler_maruyama_has_mean_and_variance_of_the_process():
-    """Against the exact laws at t = 1; the standard error is 0.002. A step of 1/2 is visibly off."""
+def test_noise_has_the_moments_of_the_process_and_acts_in_training_alone() -> None:
+    # Against the exact laws at t = 1; the standard error is 0.002. A step of 1/2 is visibly off.
     mean, variance = 2 * math.exp(-1), 0.125 * (1 - math.exp(-2))
     fine, coarse = ornstein_uhlenbeck(0.02, 50), ornstein_uhlenbeck(0.5, 2)
     assert abs(fine.mean() - mean) < 0.02 and abs(fine.var() - variance) < 0.01
     assert abs(coarse.mean() - mean) > 0.2
-
-
-def test_noise_acts_in_training_alone_and_differs_by_step_and_unit():
     layer, u = LeakyRNN(2, 3, alpha=0.5, beta=0.5, theta=0.1), torch.zeros(2, 4, 2)
     assert len(layer(u)[0].flatten().unique()) == 24
     layer.eval()

@@ -75,12 +75,6 @@ def test_true_lengths_have_no_gradient_behind_them_and_the_padded_end_may_be_rea
     assert not u.grad[1, 2:].any() and u.grad[1, :2].any(-1).all() and u.grad[0].any(-1).all()
 
 
-@pytest.mark.parametrize("lengths", [[0, 3], [3, 6], [5]])
-def test_lengths_that_cannot_be(lengths: list[int]):
-    with pytest.raises(InputError, match="lengths"):
-        make()(numbers(2, 5, D), torch.tensor(lengths))
-
-
 @pytest.mark.parametrize("lengths", [True, False])
 def test_the_mean_over_the_true_steps_is_read_and_needs_whole_sequences(lengths: bool):
     net, u, n = make(pool="mean", lengths=lengths), numbers(3, 6, D), [6, 1, 4]
@@ -91,7 +85,7 @@ def test_the_mean_over_the_true_steps_is_read_and_needs_whole_sequences(lengths:
     refuses(InputError, "pool=mean answers for whole sequences", net.step, numbers(3, D))
 
 
-def test_readout_starts():
+def test_readouts_and_truncated_normals_start_with_the_variance_they_name() -> None:
     options: dict[str, Any] = {"readout": "last", "tokens": False}
     kaiming = SequenceModel(wide, D, 300, **options, readout_init="kaiming_normal", readout_bias_init="zeros")
     default = SequenceModel(wide, D, 300, **options)
@@ -102,6 +96,12 @@ def test_readout_starts():
     assert default.readout.bias.any() and default.readout.bias.abs().max() <= 400**-0.5
     # The one does not change the other.
     assert SequenceModel(wide, D, 300, **options, readout_init="kaiming_normal").readout.bias.any()
+    options: dict[str, Any] = {"embedding": 100, "embedding_init": "fan_out", "readout_init": "fan_in"}
+    model = SequenceModel(lambda d_in: GRU(d_in, 64), 3000, 3000, "every", True, **options)
+    for weight, fan in ((model.embedding.weight, 100), (model.readout.weight, 64)):
+        assert abs(weight.std() / fan**-0.5 - 1) < 0.01
+        assert weight.abs().max() <= 2 * fan**-0.5 / 0.8796
+    assert not of_ids(readout_bias_init="zeros").readout.bias.any()
 
 
 LAYERS: dict[str, Callable[[int], nn.Module]] = {
@@ -124,18 +124,14 @@ def test_stack_carries_its_state(name: str):
     torch.testing.assert_close(last, end)
 
 
-def test_layers_of_a_stack_are_their_own():
-    """And so are their states."""
+def test_layers_of_a_stack_are_their_own_and_some_cannot_be_stacked() -> None:
+    # And so are their states.
     model, u = make(n_layers=2), numbers(2, 5, D)
     first, second = model.layers
     assert (first.d_in, second.d_in) == (D, H)
     output, state = model(u)
     torch.testing.assert_close(output, model.readout(second(first(u)[0])[0][:, -1]))
-    with pytest.raises(InputError, match="one entry per layer, 1; got 2"):
-        make()(u, state=state)
-
-
-def test_layers_that_cannot_be_stacked():
+    refuses(InputError, "one entry per layer, 1; got 2", make(), u, state=state)
     for layer, says in ((nn.LSTM, "batch_first"), (nn.Linear, "d_out")):
         refuses(InputError, says, make, lambda d_in, layer=layer: layer(d_in, H))
 
@@ -160,16 +156,6 @@ def test_dropout_is_of_each_step_and_layer_and_a_variational_one_is_the_same_at_
     assert abs((twice != 0).double().mean() - 0.25) < 0.02
 
 
-def test_input_dropout_comes_before_the_encoder():
-    y = dropped(input_dropout=0.25)
-    assert set(y.unique().tolist()) == {0.0, 1 / 0.75}
-    model = transparent(input_dropout=0.5, encoder=4)
-    nn.init.constant_(model.encoder.weight, 1.0)
-    nn.init.constant_(model.encoder.bias, 10.0)
-    y, _ = model(torch.ones(4, 50, D, dtype=torch.float64))
-    assert set(y.unique().tolist()) == {10.0, 12.0, 14.0, 16.0}
-
-
 @pytest.mark.parametrize("kind", ["step", "variational"])
 def test_nothing_is_dropped_in_evaluation(kind: str):
     u = numbers(3, 5, D)
@@ -192,12 +178,19 @@ def test_ids_stand_for_vectors_and_their_dropout_removes_whole_words():
     torch.testing.assert_close(model.eval()(ids)[0], model.embedding.weight[ids])
 
 
-def test_encoder_feeds_the_first_layer():
+def test_the_encoder_feeds_the_first_layer_and_input_dropout_comes_before_it() -> None:
     model, u = transparent(encoder=7), numbers(2, 5, D)
     torch.testing.assert_close(model(u)[0], u @ model.encoder.weight.T + model.encoder.bias)
     both = make(tokens=True, embedding=5, encoder=7)
     assert both.encoder.weight.shape == (7, 5)
     assert both(torch.zeros(2, 4, dtype=torch.long))[0].shape == (2, N_OUT)
+    y = dropped(input_dropout=0.25)
+    assert set(y.unique().tolist()) == {0.0, 1 / 0.75}
+    model = transparent(input_dropout=0.5, encoder=4)
+    nn.init.constant_(model.encoder.weight, 1.0)
+    nn.init.constant_(model.encoder.bias, 10.0)
+    y, _ = model(torch.ones(4, 50, D, dtype=torch.float64))
+    assert set(y.unique().tolist()) == {10.0, 12.0, 14.0, 16.0}
 
 
 @pytest.mark.parametrize(
@@ -226,7 +219,9 @@ def test_options_that_cannot_be(options: dict[str, Any], word: str):
     refuses(InputError, word, make, **options)
 
 
-def test_wrong_shapes_and_ids_out_of_range_are_refused():
+def test_wrong_shapes_lengths_and_ids_out_of_range_are_refused():
+    for lengths in ([0, 3], [3, 6], [5]):
+        refuses(InputError, "lengths", make(), numbers(2, 5, D), torch.tensor(lengths))
     numbered, of_words = make(), make(tokens=True, embedding=5)
     wrong = [(numbered, numbers(*shape)) for shape in ((0, 5, D), (2, 0, D), (2, 5), (2, 5, D + 1))]
     wrong += [(of_words, torch.zeros(shape).long()) for shape in ((0, 5), (2, 0), (2, 5, 1))]
@@ -236,7 +231,7 @@ def test_wrong_shapes_and_ids_out_of_range_are_refused():
         refuses(InputError, r"ids in \[0, 20\)", of_words, torch.tensor([[0, bad]]))
 
 
-def test_nan_stays_in_its_row():
+def test_an_output_of_another_shape_is_refused_and_a_nan_stays_in_its_row() -> None:
     u = numbers(3, 6, D)
     model = make(n_layers=2, encoder=4, readout="every").eval()
     clean, _ = model(u)
@@ -244,6 +239,15 @@ def test_nan_stays_in_its_row():
     path, _ = model(u)
     torch.testing.assert_close(path[[0, 2]], clean[[0, 2]])
     assert path[1, 2:].isnan().all() and path[1, :2].isfinite().all()
+
+    class Summed(GRU):
+        def forward(self, u, state=None):
+            outputs, state = super().forward(u, state)
+            return outputs.sum(2), state
+
+    net = SequenceModel(lambda d_in: Summed(d_in, 4), 1, 2, "every", False, n_layers=1)
+    with pytest.raises(InputError, match=r"the output of Summed must have shape \(B, T, 4\); got \(3, 5\)"):
+        net(torch.zeros(3, 5, 1))
 
 
 def of_ids(n_ids: int = 20, width: int = H, **options: Any) -> SequenceModel:
@@ -253,7 +257,7 @@ def of_ids(n_ids: int = 20, width: int = H, **options: Any) -> SequenceModel:
     return SequenceModel(gru, n_ids, n_ids, "every", True, **options).double()
 
 
-def test_tied_softmax_is_one_table_that_stays_tied_when_weights_are_loaded():
+def test_tied_softmax_is_one_table_that_stays_tied_and_does_not_train_the_vector_of_the_padding() -> None:
     model = of_ids(tied=True)
     assert model.readout.weight is model.embedding.weight
     assert count_parameters(model) == 20 * H + 20 + 2 * 3 * H * H + 2 * 3 * H
@@ -267,9 +271,6 @@ def test_tied_softmax_is_one_table_that_stays_tied_when_weights_are_loaded():
     other.load_state_dict(model.state_dict())
     assert other.readout.weight is other.embedding.weight
     assert torch.equal(other.readout.weight, model.readout.weight)
-
-
-def test_a_tied_table_does_not_train_the_vector_of_the_padding():
     model = of_ids(tied=True, padding=1)
     model(torch.tensor([[3, 4], [5, 1]]))[0].square().sum().backward()
     grad = model.embedding.weight.grad
@@ -350,23 +351,3 @@ def test_known_vectors_padding_and_a_frozen_table_where_somebody_asks_for_them()
     plain, offered = of_ids(), of_ids(vectors=numbers(20, H))
     for a, b in zip(plain.parameters(), offered.parameters(), strict=True):
         assert torch.equal(a, b)
-
-
-def test_truncated_normals_have_the_variance_they_name():
-    options: dict[str, Any] = {"embedding": 100, "embedding_init": "fan_out", "readout_init": "fan_in"}
-    model = SequenceModel(lambda d_in: GRU(d_in, 64), 3000, 3000, "every", True, **options)
-    for weight, fan in ((model.embedding.weight, 100), (model.readout.weight, 64)):
-        assert abs(weight.std() / fan**-0.5 - 1) < 0.01
-        assert weight.abs().max() <= 2 * fan**-0.5 / 0.8796
-    assert not of_ids(readout_bias_init="zeros").readout.bias.any()
-
-
-def test_an_output_of_another_shape_is_refused():
-    class Summed(GRU):
-        def forward(self, u, state=None):
-            outputs, state = super().forward(u, state)
-            return outputs.sum(2), state
-
-    net = SequenceModel(lambda d_in: Summed(d_in, 4), 1, 2, "every", False, n_layers=1)
-    with pytest.raises(InputError, match=r"the output of Summed must have shape \(B, T, 4\); got \(3, 5\)"):
-        net(torch.zeros(3, 5, 1))

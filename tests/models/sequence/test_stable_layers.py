@@ -28,16 +28,13 @@ def state_slope(n_steps: int) -> tuple[Tensor, Tensor]:
     return slope, rest.abs().max()
 
 
-def test_at_the_equilibrium_the_slope_of_the_state_is_minus_one():
+def test_equilibria_have_a_slope_of_minus_one_and_keep_the_size_of_gradients() -> None:
     slope, distance = state_slope(60)
     assert distance < 1e-8
     torch.testing.assert_close(slope, -torch.eye(H, dtype=torch.float64), rtol=0, atol=1e-7)
     slope, distance = state_slope(1)
     assert distance > 1e-2
     assert (slope + torch.eye(H)).abs().max() > 0.1
-
-
-def test_gradients_keep_their_size_over_many_equilibria_and_not_over_single_steps():
     sizes = []
     for n_steps in (60, 1):
         h0, aim = numbers(1, H, seed=2).requires_grad_(), numbers(1, H, seed=3)

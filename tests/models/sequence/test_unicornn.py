@@ -59,7 +59,7 @@ def test_the_inverse_finds_all_states_with_skips() -> None:
         torch.testing.assert_close(recovered[k][part], expected, rtol=0, atol=1e-10)
 
 
-def test_one_scale_leaves_c_at_its_draw() -> None:
+def test_one_scale_leaves_c_at_its_draw_and_skips_have_matrices_of_their_own() -> None:
     torch.manual_seed(3)
     layer = UnICORNN(2, 50, n_layers=2, dt=0.1, alpha=1.0, multiscale=False)
     c = [part["c"] for part in layer.symbols()]
@@ -68,6 +68,12 @@ def test_one_scale_leaves_c_at_its_draw() -> None:
     assert {"layers.0.c", "layers.1.c"} <= set(layer.state_dict())
     layer(torch.randn(2, 5, 2))[0].sum().backward()
     assert all(x.grad is None for x in c)
+    layer = UnICORNN(20, 500, n_layers=4, dt=0.1, alpha=1.0, residual_skip=2)
+    shapes = [s["Lambda"].shape if "Lambda" in s else None for s in layer.symbols()]
+    assert shapes == [None, None, (500, 20), (500, 500)]  # from u to layer 3, from layer 1 to layer 4
+    for k, n in ((2, 20), (3, 500)):
+        bound, Lambda = math.sqrt(6 / (65 * n)), layer.symbols()[k]["Lambda"]
+        assert bound * 0.99 < Lambda.abs().max() <= bound
 
 
 def test_dropout_masks_whole_sequences_after_every_layer_and_reaches_the_next() -> None:
@@ -84,15 +90,6 @@ def test_dropout_masks_whole_sequences_after_every_layer_and_reaches_the_next() 
     (_, state), (_, plain) = layer(u), layer.eval()(u)
     assert torch.equal(state[0][0], plain[0][0])
     assert not torch.equal(state[1][0], plain[1][0])
-
-
-def test_skips_have_matrices_of_their_own() -> None:
-    layer = UnICORNN(20, 500, n_layers=4, dt=0.1, alpha=1.0, residual_skip=2)
-    shapes = [s["Lambda"].shape if "Lambda" in s else None for s in layer.symbols()]
-    assert shapes == [None, None, (500, 20), (500, 500)]  # from u to layer 3, from layer 1 to layer 4
-    for k, n in ((2, 20), (3, 500)):
-        bound, Lambda = math.sqrt(6 / (65 * n)), layer.symbols()[k]["Lambda"]
-        assert bound * 0.99 < Lambda.abs().max() <= bound
 
 
 def test_the_integrator_is_of_first_order() -> None:

@@ -31,11 +31,17 @@ DIVERGED = {"status": "diverged", "reason": "loss is nan"}
 EARLIER = {"selected": made()["selected"] | {"step": 90}, **OTHER}
 
 
-def test_equal_numbers_are_equal_whatever_computed_them() -> None:
+def test_equal_numbers_are_equal_whatever_computed_them_and_rounding_grows_up_to_a_limit() -> None:
     same = "equal to the bit: all 2 scores, the selected step and the number of steps."
     for changes, other in ((OTHER, " Other than recorded: backend torch, was native."), ({}, "")):
         judged = verdict(made(), made(**changes), SEEDS)
         assert (judged.outcome, judged.sentence) == ("equal", same + other)
+    assert rounding_of(made()) == 100 * 2.0**-23
+    assert rounding_of(made(precision="bf16")) == rounding_of(made(n_steps=10**6)) == 0.01
+    old = made(code={"commit": "a" * 40, "dirty": True}, path="a.json")
+    assert dirty(made()) is None and "uncommitted code" in str(dirty(old))
+    assert "the code then, with changes that were not committed" in verdict(old, made(1.00001)).sentence
+    assert "the code now, with changes that are not committed" in verdict(made(), old).sentence
 
 
 @pytest.mark.parametrize(
@@ -77,12 +83,3 @@ def test_curves_that_do_not_start_together_are_no_rounding(tmp_path: Path) -> No
     assert verdict(old, near | OTHER, SEEDS).outcome == "within"
     judged = verdict(old, far | OTHER, SEEDS)
     assert judged.outcome == "different" and "The curves start not together: 0.2 apart" in judged.sentence
-
-
-def test_rounding_grows_with_steps_and_precision_up_to_a_limit_and_uncommitted_code_is_told() -> None:
-    assert rounding_of(made()) == 100 * 2.0**-23
-    assert rounding_of(made(precision="bf16")) == rounding_of(made(n_steps=10**6)) == 0.01
-    old = made(code={"commit": "a" * 40, "dirty": True}, path="a.json")
-    assert dirty(made()) is None and "uncommitted code" in str(dirty(old))
-    assert "the code then, with changes that were not committed" in verdict(old, made(1.00001)).sentence
-    assert "the code now, with changes that are not committed" in verdict(made(), old).sentence

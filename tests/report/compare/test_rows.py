@@ -14,14 +14,7 @@ from scipy import stats
 from physml.base.errors import ConfigError, InputError
 from physml.base.paths import CONF
 from physml.report.compare import rows as pairs
-from physml.report.compare.rows import (
-    Side,
-    columns_of,
-    compare_runs,
-    compare_values,
-    corrected,
-    spread_of,
-)
+from physml.report.compare.rows import Side, columns_of, compare_runs, compare_values, corrected, spread_of
 from physml.report.compare.text import compared, document, sentence
 from physml.report.stats.summary import Values
 from physml.report.table.runs import Runs
@@ -86,13 +79,6 @@ def test_tied_differences_have_an_exact_p_value_too(differences: list[float]) ->
     assert pairs.wilcoxon_p(differences) == pytest.approx(extreme.mean())
 
 
-def test_rounding_breaks_no_ties_and_makes_no_difference() -> None:
-    noisy = [1.0, 1.0 + 1e-14, -1.0 + 1e-14, 2.0, 3.0]
-    assert pairs.wilcoxon_p(noisy) == pairs.wilcoxon_p([1.0, 1.0, -1.0, 2.0, 3.0])
-    comparison = compare_values(column(), by_seed([0.1 + 0.2, 0.5, 0.7]), by_seed([0.3, 0.5, 0.7]))
-    assert comparison.verdict == "equal" and comparison.d_z == 0.0 and comparison.p_wilcoxon == 1.0
-
-
 @pytest.mark.parametrize(("n", "d_z"), [(5, 1.0), (10, 0.5), (10, -1.0), (30, 0.5)])
 def test_power_is_that_of_simulated_tests(n: int, d_z: float) -> None:
     drawn = np.random.default_rng(n).normal(d_z, 1.0, size=(20_000, n))
@@ -113,7 +99,7 @@ def test_power_is_a_probability_everywhere_and_grows() -> None:
     refuses(InputError, "at least 2 pairs; got 1", pairs.power_of, 1, 0.5)
 
 
-def test_only_common_pairs_count() -> None:
+def test_only_common_pairs_count_and_rounding_breaks_no_ties() -> None:
     first = {(0, 0): 1.0, (0, 1): 2.0, (1, 0): 3.0, (2, 0): 9.0}
     second = {(0, 0): 0.0, (0, 1): 0.0, (1, 0): 1.0, (3, 0): 9.0}
     paired = compare_values(column(), first, second, "splits", 0.5)
@@ -125,6 +111,10 @@ def test_only_common_pairs_count() -> None:
     assert (alone.over, alone.gain.n, alone.gain.new_low) == ("runs", 3, None)
     with pytest.raises(InputError, match="runs of equal split and seed"):
         compare_values(column(), {(0, 0): 1.0}, {(0, 1): 1.0})
+    noisy = [1.0, 1.0 + 1e-14, -1.0 + 1e-14, 2.0, 3.0]
+    assert pairs.wilcoxon_p(noisy) == pairs.wilcoxon_p([1.0, 1.0, -1.0, 2.0, 3.0])
+    comparison = compare_values(column(), by_seed([0.1 + 0.2, 0.5, 0.7]), by_seed([0.3, 0.5, 0.7]))
+    assert comparison.verdict == "equal" and comparison.d_z == 0.0 and comparison.p_wilcoxon == 1.0
 
 
 @pytest.mark.parametrize(("better", "verdict"), [("higher", "first better"), ("lower", "second better")])
@@ -151,7 +141,7 @@ def test_small_numbers_have_digits_and_equal_means_and_rows_are_called_so() -> N
     assert sentence(same, NAMES) == "Ours and Theirs are equal in every one of 3 pairs of runs."
 
 
-def test_columns_are_corrected_for_each_other() -> None:
+def test_columns_are_corrected_for_each_other_and_directions_those_of_all_tables() -> None:
     first, second = random_rows(10, 0.1, seed=10)
     alone = compare_values(column(), first, second)
     assert alone.p is not None and alone.p == pytest.approx(0.0185, abs=1e-4)
@@ -159,6 +149,9 @@ def test_columns_are_corrected_for_each_other() -> None:
     others = [compare_values(column(key=str(k)), *random_rows(10, 0.0, seed=k)) for k in (4, 5)]
     assert corrected([alone, *others])[0].p_adjusted == pytest.approx(3 * alone.p)
     assert corrected([alone])[0].p_adjusted == alone.p
+    for ident in table_ids(kind="runs"):
+        for table_column in load_table(CONF / "table" / f"{ident}.yaml").columns:
+            assert pairs.direction(table_column.metric) == table_column.better, (ident, table_column.metric)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -171,7 +164,7 @@ def test_what_is_not_decided_always_needs_more_pairs(seed: int) -> None:
             assert comparison.more is None
 
 
-def test_sentences() -> None:
+def test_verdicts_new_splits_and_the_other_test_have_their_sentences() -> None:
     def said(shift: float, n: int = 10, columns: int = 1, **changes: Any) -> str:
         comparison = compare_values(column(**changes), *random_rows(n, shift, seed=1))
         return sentence(corrected([comparison])[0], NAMES, columns=columns)
@@ -182,9 +175,6 @@ def test_sentences() -> None:
     assert alike.startswith("Ours and Theirs cannot be told apart: ")
     assert "more pairs would find it at 5 % over all 2 columns with a power of 80 %." in alike
     assert said(1.0, n=2) == "no verdict from 2 pairs of runs; 3 are the fewest."
-
-
-def test_new_splits_and_the_other_test_have_their_words() -> None:
     rng = np.random.default_rng(0)
     first = {(split, 0): 1.0 + rng.normal() for split in range(10)}
     second = dict.fromkeys(first, 0.0)
@@ -254,12 +244,6 @@ def test_columns_that_cannot_be_compared_say_why_and_none_at_all_is_an_error_wit
     pair = (side("Ours", by_seed([0.5])), side("Theirs", {(1, 0): 0.5}))
     says = r"Ours has split 0, seed 0; Theirs has split 1, seed 0\. Train more\."
     refuses(InputError, says, compared, "t-1", [column()], {"acc": pair}, {}, "runs", "Train more.")
-
-
-def test_directions_are_those_of_all_tables() -> None:
-    for ident in table_ids(kind="runs"):
-        for table_column in load_table(CONF / "table" / f"{ident}.yaml").columns:
-            assert pairs.direction(table_column.metric) == table_column.better, (ident, table_column.metric)
 
 
 def test_metrics_of_two_experiments() -> None:

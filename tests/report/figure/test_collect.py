@@ -89,8 +89,8 @@ def test_a_curve_is_the_mean_over_seeds_at_their_common_steps(tmp_path: Path) ->
     assert notes(draw(made([]))) == ["not run: A, B"]
 
 
-def test_a_series_may_have_a_metric_of_its_own(tmp_path: Path) -> None:
-    """As the lags of own-gradients-training, where the figure has none."""
+def test_a_series_may_have_a_metric_and_seeds_of_its_own(tmp_path: Path) -> None:
+    # As the lags of own-gradients-training, where the figure has none.
     series = [{"label": m, "experiment": "t/a", "metric": m} for m in ("test/mse", "valid/mse")]
     own = spec(metric=None, panels=panel(*series), seeds=[0])
     (_, (test, valid)) = made([record(tmp_path, "t/a", 0)], own).panels[0]
@@ -98,6 +98,15 @@ def test_a_series_may_have_a_metric_of_its_own(tmp_path: Path) -> None:
     np.testing.assert_allclose(valid.y, np.full(len(STEPS), 0.4))
     with pytest.raises(ConfigError, match="kind curves needs a metric"):
         spec(metric=None, panels=panel(*series, {"label": "B", "experiment": "t/b"}))
+    own = {"label": "B", "experiment": "t/b", "seeds": [0]}
+    figure = spec(panels=panel({"label": "A", "experiment": "t/a"}, own, title="T = 5"))
+    assert figure.runs == [("t/a", 0, 0), ("t/a", 0, 1), ("t/b", 0, 0)]
+    assert figure.with_seeds((7,)).runs == [("t/a", 0, 7), ("t/b", 0, 7)]  # of the command line
+    records = [record(tmp_path, e, seed) for e in ("t/a", "t/b") for seed in range(2)]
+    collected = made(records, figure)
+    assert state_lines(collected) == ["T = 5, A: 2/2, complete", "T = 5, B: 1/1, complete"]
+    assert said(draw(collected)) == ["A (2 runs)", "B (1 run)", "always answering 1"]
+    assert said(draw(made(records))) == ["2 runs", "A", "B", "always answering 1"]
 
 
 def said(canvas: Any, panel: int = 0) -> list[str]:
@@ -137,18 +146,6 @@ def test_a_short_budget_stands_in_the_legend_and_below(tmp_path: Path) -> None:
     assert said(canvas)[0] == "A (2 runs, short budget)"
     assert canvas.get_supxlabel().startswith(f"Short budget: {SHORT}.")
     assert said(draw(collect(spec(), ids("t/a"), records[:1])))[0] == "A (1 of 2 runs, short budget)"
-
-
-def test_a_series_may_have_seeds_of_its_own(tmp_path: Path) -> None:
-    own = {"label": "B", "experiment": "t/b", "seeds": [0]}
-    figure = spec(panels=panel({"label": "A", "experiment": "t/a"}, own, title="T = 5"))
-    assert figure.runs == [("t/a", 0, 0), ("t/a", 0, 1), ("t/b", 0, 0)]
-    assert figure.with_seeds((7,)).runs == [("t/a", 0, 7), ("t/b", 0, 7)]  # of the command line
-    records = [record(tmp_path, e, seed) for e in ("t/a", "t/b") for seed in range(2)]
-    collected = made(records, figure)
-    assert state_lines(collected) == ["T = 5, A: 2/2, complete", "T = 5, B: 1/1, complete"]
-    assert said(draw(collected)) == ["A (2 runs)", "B (1 run)", "always answering 1"]
-    assert said(draw(made(records))) == ["2 runs", "A", "B", "always answering 1"]
 
 
 def test_a_legend_stands_beside_the_axes(tmp_path: Path) -> None:
@@ -228,7 +225,7 @@ def test_a_histogram_has_an_area_only_on_a_linear_axis_and_bins_of_equal_width_o
     assert draw(figure).axes[0].get_xscale() == "log"
 
 
-def test_axes_have_ticks_whatever_is_drawn(tmp_path: Path) -> None:
+def test_axes_have_ticks_whatever_is_drawn_and_numbers_of_settings_do_not_touch(tmp_path: Path) -> None:
     simulated = spec(
         kind="simulation", function="physml.lab.simulate.graphs.traffic", metric=None, seeds=[], bins=4,
         x_scale="log", panels=panel({"label": "A"}),
@@ -236,6 +233,9 @@ def test_axes_have_ticks_whatever_is_drawn(tmp_path: Path) -> None:
     values = Curve("A", State("simulated"), values=np.geomspace(1e-4, 1, 50))
     axes = draw(Figure(simulated, [(simulated.panels[0], (values,))])).axes[0]
     assert len(axes.get_xticks()) > 3
+    small = [1e-6, 1e-5, 1e-4, 0.001, 0.01]
+    assert legible([*small, 0.03, 0.1, 0.3]) == [*small, 0.1, 0.3]
+    assert legible([5, 10, 20, 40]) == [5, 10, 20, 40] and legible([3.0]) == [3.0]
 
 
 def test_arrays_are_drawn_one_against_another(tmp_path: Path) -> None:
@@ -274,13 +274,21 @@ def test_points_are_means_over_seeds_with_their_standard_deviation(tmp_path: Pat
     assert said(draw(figure))[0] == "A (1 to 2 runs per point, 3 of 6\nruns)"
 
 
-def test_a_panel_without_runs_is_left_out_and_named(tmp_path: Path) -> None:
+def test_a_panel_without_runs_is_left_out_and_the_caption_says_what_is_drawn(tmp_path: Path) -> None:
     panels = panel({"label": "A", "experiment": "t/a"}, title="T = 5")
     panels += panel({"label": "B", "experiment": "t/b"}, title="T = 9")
     runs = [record(tmp_path, "t/a", 0)]
     canvas = draw(made(runs, spec(panels=panels, seeds=[0]), blocked={"t/b": "no data"}))
     assert [axes.get_title() for axes in canvas.axes] == ["T = 5"]
     assert canvas.get_supxlabel() == "Not run, and left out: T = 9."
+    runs = [scored(tmp_path, "t/a", seed, 0.5 + seed) for seed in (0, 1)]
+
+    def caption(figure: FigureSpec) -> str:
+        return draw(collect(figure, ids("t/a"), runs)).get_supxlabel()
+
+    assert caption(points()).startswith("Means, with bars of one standard")
+    assert caption(spec()) == "Means over runs, with bands from the least to the greatest."
+    assert caption(spec(seeds=[0])) == ""
 
 
 def test_points_are_joined_where_no_run_is_missing_between_them_and_two_alone_are_no_line(tmp_path) -> None:
@@ -301,17 +309,6 @@ def test_points_are_joined_where_no_run_is_missing_between_them_and_two_alone_ar
         for line in whole:
             assert (line.get_linestyle() == "None") == (n == 2)
             assert n > 2 or line.get_marker() in ("o", "s")
-
-
-def test_the_caption_says_what_is_drawn_of_several_runs(tmp_path: Path) -> None:
-    runs = [scored(tmp_path, "t/a", seed, 0.5 + seed) for seed in (0, 1)]
-
-    def caption(figure: FigureSpec) -> str:
-        return draw(collect(figure, ids("t/a"), runs)).get_supxlabel()
-
-    assert caption(points()).startswith("Means, with bars of one standard")
-    assert caption(spec()) == "Means over runs, with bands from the least to the greatest."
-    assert caption(spec(seeds=[0])) == ""
 
 
 def test_an_axis_of_points_holds_those_that_are_missing(tmp_path: Path) -> None:
@@ -433,13 +430,7 @@ def test_the_median_over_seeds_is_drawn_with_the_least_and_the_greatest(monkeypa
     assert first(fewer).high is None and state_lines(fewer)[0] == "p, A: simulated"
 
 
-def test_numbers_of_settings_do_not_touch() -> None:
-    small = [1e-6, 1e-5, 1e-4, 0.001, 0.01]
-    assert legible([*small, 0.03, 0.1, 0.3]) == [*small, 0.1, 0.3]
-    assert legible([5, 10, 20, 40]) == [5, 10, 20, 40] and legible([3.0]) == [3.0]
-
-
-def test_panels_of_a_simulation_share_one_legend(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simulated_values_are_a_histogram_and_panels_share_a_legend(monkeypatch: pytest.MonkeyPatch) -> None:
     canvas = draw(made([], simulation(monkeypatch, powers)))
     assert said(canvas, 1) == ["A", "B"] and canvas.axes[0].get_legend() is None
     assert [axes.get_xlabel() for axes in canvas.axes] == ["p", "q"]
@@ -447,8 +438,6 @@ def test_panels_of_a_simulation_share_one_legend(monkeypatch: pytest.MonkeyPatch
     line, dots = canvas.axes[0].lines
     assert (line.get_linestyle(), dots.get_linestyle(), dots.get_marker()) == ("-", "None", "s")
 
-
-def test_values_of_a_simulation_are_a_histogram(monkeypatch: pytest.MonkeyPatch) -> None:
     def values(scale: float, seed: int, n: int = 1) -> dict[str, Any]:
         return {"values": [scale * seed] * n}
 

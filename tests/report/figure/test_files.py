@@ -50,16 +50,13 @@ def test_the_same_figure_gives_the_same_bytes(form: str, tmp_path: Path) -> None
     assert b"CreationDate" not in content and b"dc:date" not in content
 
 
-def test_the_numbers_of_a_figure_have_its_published_points_and_marks() -> None:
+def test_the_numbers_of_a_figure_have_points_and_marks_and_lines_of_runs_and_bins() -> None:
     low = np.zeros(5)
     table = rows(line("A", low=low, high=low + 1), Curve("B", State("missing")))
     assert tuple(table[0]) == HEADS
     assert [row["kind"] for row in table] == ["point"] * 5 + ["nothing", "printed", "mark"]
     assert (table[1]["x"], table[1]["y"], table[1]["high"], table[1]["n"]) == ("2", "0.2857143", "1", "NA")
     assert table[5]["state"] == "not run" and table[6]["series"] == "paper" and table[7]["y"] == "0.5"
-
-
-def test_runs_and_bins_are_lines_of_their_own() -> None:
     x = np.array([1.0, 2.0])
     runs = rows(Curve("A", State("complete"), 2, 2, each=((x, x), (x[:1], x[:1]))))
     assert [row["run"] + row["x"] for row in runs[:3]] == ["01", "02", "11"]
@@ -77,13 +74,16 @@ def test_a_long_line_of_a_simulation_is_thinned_with_both_ends_and_evenly_along_
     assert evenly(x[::-1], False, 10) == list(range(0, 1000, 100))  # one that goes back
 
 
-def test_lines_differ_in_colour_dashes_and_markers() -> None:
+def test_lines_differ_in_colour_dashes_and_markers_and_no_series_of_points_hides_another() -> None:
     looks = styles(figure(*map(line, "ABCDEF")))
     for part in ("colour", "dash", "marker"):
         assert len({str(getattr(look, part)) for look in looks.values()}) == 6
     assert looks["A"].colour == COLOURS[0]
     chosen = styles(figure(line("A"), line("B", line="dashed")))
     assert (chosen["A"].dash, chosen["B"].dash) == ("solid", "dashed")
+    axes = draw(figure(*(line(name, line="dots") for name in "ABCD"))).axes[0]
+    sizes = [curve.get_markersize() for curve in axes.lines if curve.get_label() in "ABCD"]
+    assert sizes == [14.0, 11.0, 8.0, 5.0]
 
 
 def test_runs_are_counted_per_point_and_said_once() -> None:
@@ -120,12 +120,6 @@ def test_a_band_keeps_its_colour_in_a_png(n: int, tmp_path: Path) -> None:
     _, place, count = np.unique(whole.reshape(-1, 3), axis=0, return_inverse=True, return_counts=True)
     off = np.abs(whole - few).reshape(-1, 3).max(axis=1)
     assert off[count[place] >= 500].max() <= 3
-
-
-def test_of_several_series_of_points_none_hides_another() -> None:
-    axes = draw(figure(*(line(name, line="dots") for name in "ABCD"))).axes[0]
-    sizes = [curve.get_markersize() for curve in axes.lines if curve.get_label() in "ABCD"]
-    assert sizes == [14.0, 11.0, 8.0, 5.0]
 
 
 def test_published_points_are_checked_and_drawn() -> None:

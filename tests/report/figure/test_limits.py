@@ -60,23 +60,12 @@ def test_a_line_ends_where_it_leaves_for_good_and_is_marked_where_it_comes_back(
     assert at == pytest.approx(99 * 10 / 60) and not above and left.y[-1] < 1e-10
 
 
-def test_a_line_of_few_points_is_marked_where_it_crosses_the_frame() -> None:
+def test_a_line_of_few_points_is_marked_at_the_frame_and_each_row_has_its_gap() -> None:
     x, y = np.array([1.0, 100.0, 200.0]), np.array([1.0, 1e-2, 1e-30])
     ((at, above),) = within(x, y, (1e-4, 10.0), log=True, x_log=True).exits
     assert at == pytest.approx(100 * 2 ** (2 / 28)) and not above
     assert within(x, np.array([1.0, np.inf, 1.0]), (0.0, 2.0), log=False).exits == ((1.0, True),)
     assert within(x, np.array([5.0, 1.0, 1.0]), (0.0, 2.0), log=False).exits == ((1.0, True),)
-
-
-ROWS = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0}
-
-
-@pytest.mark.parametrize(("critical", "covered"), [(3.5, True), (2.5, True), (1.5, False), (0.5, False)])
-def test_a_difference_that_tells_at_most_one_row_apart_says_nothing(critical: float, covered: bool) -> None:
-    assert covers_all(Ranks(ROWS, 5, 0.2, critical)) is covered
-
-
-def test_each_row_has_its_gap_and_those_behind_are_coloured() -> None:
     behind = {"b": Middle(1.0, -0.5, 2.5), "c": Middle(2.0, 0.5, 3.0), "d": Middle(3.0, 2.0, 4.0)}
     memory = {"d": Middle(-2.0, -3.0, -1.0), "c": Middle(0.0, -1.0, 1.0), "b": Middle(1.0, 0.5, 2.0)}
     panels = Canvas().subplots(1, 2, sharey=True)
@@ -87,3 +76,11 @@ def test_each_row_has_its_gap_and_those_behind_are_coloured() -> None:
     colours = [[line.get_color() for line in axes.get_lines() if line.get_marker() == "o"] for axes in panels]
     assert colours == [["0.6", COLOURS[0], COLOURS[0]], [COLOURS[0], "0.6", COLOURS[1]]]
     assert caption("a").startswith("Mean ranks behind a, paired")
+
+
+ROWS = {"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0}
+
+
+@pytest.mark.parametrize(("critical", "covered"), [(3.5, True), (2.5, True), (1.5, False), (0.5, False)])
+def test_a_difference_that_tells_at_most_one_row_apart_says_nothing(critical: float, covered: bool) -> None:
+    assert covers_all(Ranks(ROWS, 5, 0.2, critical)) is covered

@@ -18,7 +18,7 @@ from physml.report.stats.summary import Values
 from physml.report.stats.verdict import Settings, tried_less, tuned_alike
 
 
-def test_a_paired_gain_takes_out_what_seeds_share() -> None:
+def test_a_paired_gain_takes_out_what_seeds_share_and_has_the_p_values_of_scipy() -> None:
     rough = by_seed([5.0, 1.0, 9.0, 3.0])
     better = {at: value - 0.5 + 0.01 * at[1] for at, value in rough.items()}
     ahead = gain(better, rough, "lower")
@@ -27,9 +27,6 @@ def test_a_paired_gain_takes_out_what_seeds_share() -> None:
     behind = gain(rough, better, "lower")
     assert order_verdict(behind, behind.p_value(), settled=True) == "contradicted"
     assert order_verdict(behind, behind.p_value(), settled=False) == "not seen with our settings"
-
-
-def test_p_values_are_those_of_scipy() -> None:
     rng = np.random.default_rng(3)
     first, second = rng.normal(0.8, 1.0, 8), rng.normal(0.0, 1.0, 8)
     paired = gain(by_seed(first), by_seed(second), "higher")
@@ -85,13 +82,20 @@ def test_holm_keeps_the_order_and_never_lowers(p_values: dict[str, float]) -> No
         assert adjusted[ranked[0]] == pytest.approx(min(1.0, p_values[ranked[0]] * len(ranked)))
 
 
-def test_equal_runs_are_a_tie_and_below_three_pairs_there_is_no_verdict() -> None:
+def test_equal_or_few_runs_are_a_tie_or_no_verdict_and_only_common_ones_are_paired() -> None:
     tie = gain(by_seed([1.0] * 5), by_seed([1.0] * 5), "lower")
     assert order_verdict(tie, tie.p_value(), settled=True) == "cannot be told apart"
     assert tie_verdict(tie, tie.p_value(0.1), 0.1, settled=True) == "holds"
     few = Gain(2, 1.0, 0.1, 0.5, 1.5)
     assert order_verdict(few, few.p_value(), settled=True) is None
     assert tie_verdict(few, few.p_value(5.0), 5.0, settled=True) is None
+    paired = gain({(0, 0): 1.0, (0, 7): 99.0}, {(0, 0): 2.0, (1, 0): 50.0}, "lower")
+    assert (paired.n, paired.mean, paired.p_value()) == (1, 1.0, None)
+    with pytest.raises(InputError, match="share none"):
+        gain({(0, 0): 1.0}, {(0, 1): 1.0}, "lower")
+    same = {(0, seed): 0.1 + 0.2 for seed in range(5)}
+    rounded = claims.gain(same, dict.fromkeys(same, 0.3), "higher")
+    assert (rounded.mean, rounded.sd, rounded.p_value()) == (0.0, 0.0, 1.0)
 
 
 def test_a_tie_and_that_it_is_contradicted_only_after_correction_for_all_comparisons() -> None:
@@ -125,16 +129,6 @@ def test_a_tie_and_that_it_is_contradicted_only_after_correction_for_all_compari
 )
 def test_a_claim_of_several_parts(parts: list[Any], expected: str | None) -> None:
     assert claims.all_verdict(parts) == expected
-
-
-def test_only_common_runs_are_paired_and_a_difference_by_rounding_is_none() -> None:
-    paired = gain({(0, 0): 1.0, (0, 7): 99.0}, {(0, 0): 2.0, (1, 0): 50.0}, "lower")
-    assert (paired.n, paired.mean, paired.p_value()) == (1, 1.0, None)
-    with pytest.raises(InputError, match="share none"):
-        gain({(0, 0): 1.0}, {(0, 1): 1.0}, "lower")
-    same = {(0, seed): 0.1 + 0.2 for seed in range(5)}
-    rounded = claims.gain(same, dict.fromkeys(same, 0.3), "higher")
-    assert (rounded.mean, rounded.sd, rounded.p_value()) == (0.0, 0.0, 1.0)
 
 
 def test_rows_are_judged_only_where_they_were_tuned_alike() -> None:

@@ -25,7 +25,7 @@ def compare(values: Iterable[float], *printed: Any, better: Any = "higher", marg
     return comparison.compare(stats.summarise([*values], better), number, margin, better, *searches)
 
 
-def test_with_a_printed_sd_the_interval_is_welchs_and_without_the_spread_is_ours() -> None:
+def test_the_interval_is_welchs_or_without_the_spread_ours_and_wider_by_repeated_searches() -> None:
     rng = np.random.default_rng(1)
     ours, theirs = rng.normal(1.0, 1.0, 9), rng.normal(0.0, 3.0, 9)
     printed = Published(float(theirs.mean()), sd=float(theirs.std(ddof=1)), n=9, statistic="mean")
@@ -36,10 +36,7 @@ def test_with_a_printed_sd_the_interval_is_welchs_and_without_the_spread_is_ours
     result = compare(values, Published(0.0, n=5, statistic="mean"))
     half = scipy.stats.t.ppf(0.975, 2) * np.std(values, ddof=1) * math.sqrt(1 / 3 + 1 / 5)
     assert result.readings[0].high == pytest.approx(np.mean(values) + half)
-
-
-def test_repeated_searches_widen_the_interval() -> None:
-    """By the t-quantile of their number times the sd between them, at both levels."""
+    # By the t-quantile of their number times the sd between them, at both levels.
     ours, spread = [1.0, 2.0, 4.0], SearchSpread("rmse", "lower", (1.0, 2.0, 3.0))
     far, near = (Published(value, n=5, statistic="mean") for value in (9.0, 2.3))
     narrow, wide = (compare(ours, far, searches, better="lower") for searches in (None, spread))
@@ -68,7 +65,7 @@ def test_the_best_of_one_is_one_more_run_and_rounding_widens_the_interval() -> N
     assert rounded.readings[0].low == pytest.approx(exact.readings[0].low - 0.5)
 
 
-def test_readings_of_a_number_whose_kind_is_unknown_and_none_below_three_runs() -> None:
+def test_readings_of_a_number_of_unknown_kind_may_disagree_and_a_margin_decides() -> None:
     ours = [1.0, 1.1, 1.2, 1.3, 1.4]
     names = [r.assumption.partition(",")[0] for r in compare(ours, Published(1.5)).readings]
     assert names == ["mean of any number", "best of 5", "best of 10"]
@@ -78,9 +75,6 @@ def test_readings_of_a_number_whose_kind_is_unknown_and_none_below_three_runs() 
     assert best.assumption == "best of 7, spread as ours"
     (best,) = compare(ours, Published(1.5, sd=0.1, statistic="best", n=7)).readings  # whatever its sd is of
     assert best.assumption == "best of 7, spread as ours"
-
-
-def test_readings_that_disagree_are_not_decidable_and_a_difference_inside_the_margin_agrees() -> None:
     ours = [1.0, 1.01, 0.99, 1.02, 0.98, 1.0, 1.01, 0.99, 1.0, 1.0]
     result = compare(ours, Published(0.99))  # low for a best of 10, usual for a mean
     assert result.outcome == "not decidable"

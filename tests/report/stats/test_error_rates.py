@@ -78,15 +78,12 @@ def test_equal_methods_are_seldom_told_apart(case: Case, n: int) -> None:
     assert shares["better"] + shares["worse"] <= 0.07
 
 
-def test_equal_methods_agree_and_different_ones_differ() -> None:
+def test_different_methods_differ_but_a_best_hides_what_is_worse() -> None:
     case = Case("mean, sd and n = 10", 10, prints_sd=True)
     assert rates(case, 10)["agrees"] >= 0.60
     assert rates(case, 10, shift=2.0)["better"] >= 0.80
     assert rates(case, 10, shift=-2.0)["worse"] >= 0.80
-
-
-def test_a_best_hides_what_is_worse_more_than_what_is_better() -> None:
-    """The rates that docs/verdicts.md has in words."""
+    # The rates that docs/verdicts.md has in words.
     for k in (5, 10):
         case = Case(f"best of {k}", k, best=True)
         for n in (3, 5):

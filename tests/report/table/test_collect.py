@@ -207,8 +207,8 @@ def test_a_network_at_chance_is_no_better_than_a_constant(rmse, settings, cell, 
     assert str(table.column("official")[0].state) == state
 
 
-def test_a_row_of_which_some_runs_solve_the_task_is_not_at_chance() -> None:
-    """One of eight gets there: the interval of the gain over the constant holds 0, and yet it trained."""
+def test_a_row_that_solves_the_task_in_some_runs_or_is_ahead_in_every_run_is_not_at_chance() -> None:
+    # One of eight gets there: the interval of the gain over the constant holds 0, and yet it trained.
     row = {"label": "a", "experiment": "t/a", "cells": {"official": {"published": PUBLISHED}}}
 
     def state(**threshold: float) -> str:
@@ -220,6 +220,11 @@ def test_a_row_of_which_some_runs_solve_the_task_is_not_at_chance() -> None:
     assert state() == "not shown to beat a constant with our settings: constant"
     assert state(solved=0.01) == "not shown to beat a constant with our settings: constant"
     assert state(solved=1.0) == "not reached by our search (24 trials)"
+    # The best run made better widens the interval until it holds 0, and says nothing against the row.
+    for best in (0.46, 0.30, 0.01):
+        five = runs("a", best, 0.48, 0.482, 0.481, 0.484, provenance=SEARCHED)
+        table = collected(five, rows=[row], claim=None, notes=[], seeds=list(range(5)))
+        assert str(table.column("official")[0].state) == "not reached by our search (24 trials)", best
 
 
 def test_the_mean_of_runs_that_did_not_diverge_is_no_best_one() -> None:
@@ -228,15 +233,6 @@ def test_the_mean_of_runs_that_did_not_diverge_is_no_best_one() -> None:
     cells = {cell.row: cell for cell in table.column("official")}
     assert cells["worse"].summary.mean < cells["agrees"].summary.mean
     assert (cells["worse"].eligible, cells["agrees"].eligible) == (None, cells["agrees"].summary.mean)
-
-
-def test_a_network_ahead_in_every_run_is_not_at_chance() -> None:
-    """The best run made better widens the interval until it holds 0, and says nothing against the row."""
-    row = {"label": "a", "experiment": "t/a", "cells": {"official": {"published": PUBLISHED}}}
-    for best in (0.46, 0.30, 0.01):
-        five = runs("a", best, 0.48, 0.482, 0.481, 0.484, provenance=SEARCHED)
-        table = collected(five, rows=[row], claim=None, notes=[], seeds=list(range(5)))
-        assert str(table.column("official")[0].state) == "not reached by our search (24 trials)", best
 
 
 @pytest.mark.parametrize(
@@ -319,15 +315,12 @@ def test_a_run_counts_once_where_it_is_wanted(records: list[dict[str, Any]]) -> 
     assert (cell.done, cell.wanted, cell.summary.n, str(cell.state)) == (3, 3, 3, "agrees")
 
 
-def test_a_claim_ignores_what_is_not_comparable() -> None:
+def test_a_claim_needs_all_runs_comparable_ones_and_names_a_row_that_learned_nothing() -> None:
     table = synthetic()
     assert [part.verdict for part in table.claim] == ["holds", None, "contradicted"]
     assert table.claim[0].p is not None and table.claim[1].p is None
     assert table.claim_verdict == "contradicted"
     assert "no comparable runs" in claim_lines(table)[2]
-
-
-def test_a_claim_needs_all_runs_and_names_a_row_that_learned_nothing() -> None:
     pair = {"text": "a claim", "order": [{"better": "agrees", "than": ["worse"], "column": "clean"}]}
 
     def parts(*records: dict[str, Any], seeds: int = 3) -> Any:
@@ -360,8 +353,8 @@ def test_a_claim_that_names_an_amount_is_tested_on_it() -> None:
         refuses(ConfigError, says, lines, **amounts)
 
 
-def test_repeats_of_a_search_stand_beside_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the unit of the column, and only for settings that the search found."""
+def test_searched_rows_are_named_together_and_repeats_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    # In the unit of the column, and only for settings that the search found.
     spread = SearchSpread("rmse", "lower", (0.01, 0.02, 0.03))
     monkeypatch.setattr("physml.report.table.runs.spread_of_search", {"toy-agrees": spread}.get)
     provenance = {"kind": "searched-here", "search": "results/search/toy-agrees.json"}
@@ -370,6 +363,9 @@ def test_repeats_of_a_search_stand_beside_its_row(monkeypatch: pytest.MonkeyPatc
     assert "agrees ± 1.000 (best 1.000, worst 3.000, n = 3)" in note and "worse ±" not in note
     for long in (False, True):
         assert "agrees ± 1.000 (best" in on_terminal(document(table), 260, long=long)
+    searched = ("g2/texas-gcn", "g2/texas-gat", "g2/texas-mlp", "g2/film-a", "g2/film-b", "x/y")
+    provenance = dict.fromkeys(searched, "searched-here") | {"g2/film-c": "official-code"}
+    assert list(searched_here(provenance)) == ["g2/film-a", "g2/film-b", "g2/texas-*", "x/y"]
 
 
 def test_paired_seeds_and_splits() -> None:
@@ -609,12 +605,6 @@ def test_a_row_may_have_more_seeds_than_the_table() -> None:
     assert any(line.startswith("Runs: seeds 0, 1; agrees: 0, 1, 5") for line in fact_lines(table))
     assert table_spec.with_seeds((7,)).seeds_of("t/agrees") == (7,)
     refuses(ConfigError, "row agrees: seeds must be different whole numbers", seeded, 1, 1)
-
-
-def test_searched_experiments_of_a_study_are_named_together() -> None:
-    searched = ("g2/texas-gcn", "g2/texas-gat", "g2/texas-mlp", "g2/film-a", "g2/film-b", "x/y")
-    provenance = dict.fromkeys(searched, "searched-here") | {"g2/film-c": "official-code"}
-    assert list(searched_here(provenance)) == ["g2/film-a", "g2/film-b", "g2/texas-*", "x/y"]
 
 
 def test_memory_is_the_median_over_the_runs_that_have_them() -> None:

@@ -66,8 +66,8 @@ def ranking(runs: list[dict[str, Any]]) -> Any:
     return made(runs).ranking
 
 
-def test_rows_at_chance_share_the_last_rank_of_their_column() -> None:
-    """In column p the constant has 0.85, which only A beats: B, C and D are last together."""
+def test_rows_at_chance_share_the_last_rank_unless_their_mean_is_better_than_one_that_is_not() -> None:
+    # In column p the constant has 0.85, which only A beats: B, C and D are last together.
     chance = {"references": {"majority class": {"accuracy": 0.85}, "linear": {"accuracy": 0.99}}}
     ranked = ranking([r | chance if r["experiment"].endswith("-p") else r for r in records()])
     assert ranked.untrained == dict.fromkeys("BCD", ("P",))
@@ -78,10 +78,7 @@ def test_rows_at_chance_share_the_last_rank_of_their_column() -> None:
         text for text in rank_blocks(ranked)[1].lines if text.startswith("Not shown to beat a constant")
     )
     assert line.endswith("B (P); C (P); D (P)")
-
-
-def test_a_row_at_chance_with_a_better_mean_than_one_that_is_not_keeps_its_place() -> None:
-    """C trains on two splits of four, so its gain is not shown; that of D is small and sure."""
+    # C trains on two splits of four, so its gain is not shown; that of D is small and sure.
     lucky = iter((0.9, 0.5, 0.9, 0.5))
     few = [record("t/C-p", r["split"], next(lucky)) if r["experiment"] == "t/C-p" else r for r in records()]
     sure = {"t/C-p": 0.5, "t/D-p": 0.49}

@@ -74,7 +74,10 @@ def one(conf: Path, cell: dict[str, Any], *, searches: tuple[str, ...] = (), **c
     return result
 
 
-def test_ours_is_compared_with_the_printed_setting() -> None:
+def test_ours_is_compared_with_the_printed_setting_and_a_number_said_so_that_it_reads_back() -> None:
+    for value in (2.6e-3, 1e-8, 0.01, 0.0, 94.5, 12000, 3.14159e-7, 2e5, -4e-3):
+        assert float(settings.value_text(value)) == pytest.approx(value, rel=1e-5)
+        assert "e-0" not in settings.value_text(value)
     pairs = {
         ("2.6e-3", "0.0026"): "same", ("128", "128"): "same", ("8.0", "8"): "same", ("NO", "no"): "same",
         ("{32, 64}", "{64, 32}"): "same", ("[1e-4, 0.9]", "[0.0001, 0.90]"): "same",
@@ -86,12 +89,6 @@ def test_ours_is_compared_with_the_printed_setting() -> None:
         ("[1e-2, 1e-1]", "0.11"): "outside", ("{32, 64}", "48"): "outside",
     }  # fmt: skip
     assert {pair: compare(*pair) for pair in pairs} == pairs
-
-
-@pytest.mark.parametrize("value", [2.6e-3, 1e-8, 0.01, 0.0, 94.5, 12000, 3.14159e-7, 2e5, -4e-3])
-def test_a_number_is_said_so_that_it_reads_back(value: float) -> None:
-    assert float(settings.value_text(value)) == pytest.approx(value, rel=1e-5)
-    assert "e-0" not in settings.value_text(value)
 
 
 @pytest.mark.parametrize("ident", IDS)
@@ -254,18 +251,13 @@ def made(ident: str) -> Any:
 
 
 @pytest.mark.parametrize("ident", IDS)
-def test_no_difference_is_silent_and_no_reason_idle(ident: str) -> None:
+def test_no_difference_is_silent_and_every_form_has_every_cell_as_in_results(ident: str) -> None:
     table = made(ident)
     explained = {(r.label, key) for r in table.spec.rows for key, cell in r.cells.items() if cell.differs}
     for cell in table.cells:
         at, differs = (cell.row, cell.column.key), cell.state.word in ("differs", "outside")
         assert cell.state.reason or (not differs and at not in explained), (at, cell.ours)
         assert differs or cell.state.word == "not searched" or at not in explained, at
-
-
-@pytest.mark.parametrize("ident", IDS)
-def test_every_form_has_every_cell_and_the_table_in_results_is_the_one_that_conf_gives(ident: str) -> None:
-    table = made(ident)
     page = FORMS["md"](document(table))
     kept = (ROOT / "results" / "tables" / f"{ident}.md").read_text(encoding="utf-8")
     assert kept == page, f"make table-{ident} writes it anew"
@@ -295,7 +287,13 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "results"
 
 
-def test_a_table_of_settings_is_printed_and_written(results: Path, capsys) -> None:
+def test_a_table_of_settings_has_no_runs_and_is_printed_and_written(results: Path, capsys) -> None:
+    assert main.main(["table", "graphcon-6", "--plan"]) == 0
+    assert capsys.readouterr().out == "no runs: graphcon-6 is a table of settings, read from conf/\n"
+    for option in (["--seeds", "0"], ["--row", "label=A,experiment=./a.yaml"], ["--yours", "a.json"]):
+        assert main.main(["table", "graphcon-6", *option]) == 2
+        assert "it has no runs for --seeds, --row or --yours" in capsys.readouterr().err
+    assert not results.exists()
     assert main.main(["table", "g2-6", "--smoke"]) == 0
     assert not (results / "tables").exists()  # the place of the true ones
     assert main.main(["table", "5.8", "--long"]) == 0
@@ -306,12 +304,3 @@ def test_a_table_of_settings_is_printed_and_written(results: Path, capsys) -> No
     assert re.search(r"LEM, sMNIST +Δt +0\.21 +– +0\.21 +same", out)
     assert sorted(p.name for p in (results / "tables").iterdir()) == ["lem-8.csv", "lem-8.md"]
     assert not (results / "runs").exists()
-
-
-def test_a_table_of_settings_has_no_runs(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["table", "graphcon-6", "--plan"]) == 0
-    assert capsys.readouterr().out == "no runs: graphcon-6 is a table of settings, read from conf/\n"
-    for option in (["--seeds", "0"], ["--row", "label=A,experiment=./a.yaml"], ["--yours", "a.json"]):
-        assert main.main(["table", "graphcon-6", *option]) == 2
-        assert "it has no runs for --seeds, --row or --yours" in capsys.readouterr().err
-    assert not results.exists()

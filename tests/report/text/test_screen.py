@@ -40,15 +40,12 @@ def test_what_came_out_stands_first_and_every_line_fits(width: int) -> None:
     assert ("wide" in lines) == (width >= 120) and ("narrow" in lines) == (width < 120)
 
 
-def test_the_rest_and_the_rules_are_shown_where_they_are_asked_for() -> None:
+def test_the_rest_is_shown_where_it_is_asked_for_and_a_long_name_is_cut_or_wrapped() -> None:
     page = document(NARROW)
     short = terminal(80, page)
     assert short[-1] == "More: --long (all), --rules (verdicts)" and "- A reason" not in short
     assert "- A reason" in terminal(80, page, long=True)
     assert terminal(80, page, long=True, rules=True)[-1] == "A rule"
-
-
-def test_a_long_name_is_cut_where_the_names_still_differ_and_wrapped_where_they_do_not() -> None:
     lines = terminal(60, document(NARROW))
     assert any(text.startswith("A model with") and "…" in text for text in lines)
     alike = Grid(("model", "x"), tuple((f"{'long ' * 9}{k}", "1" * 30) for k in range(2)))
@@ -62,15 +59,12 @@ def test_columns_that_fit_in_no_form_are_stacked_and_heads_are_as_wide_as_their_
     assert grid.heads == ("model", "FitzHugh-\nNagumo", "recall")
 
 
-def test_markdown_has_the_rest_in_parts_that_open() -> None:
+def test_markdown_has_parts_that_open_and_a_cell_the_colour_of_its_outcome() -> None:
     best = Grid(("model", "ours"), ((Cell("A | B"), Cell("1.0 ± 0.1 ✓", REPRODUCED, bold=True)),), "[%]")
     text = markdown(document(best))
     assert "*[%]*" in text and "| A \\| B | **1.0 ± 0.1** ✓ |" in text
     assert text.index("What came out.") < text.index("<details>") < text.index("- A reason")
     assert text.count("<details>") == text.count("</details>") == 2
-
-
-def test_a_cell_has_the_colour_of_its_outcome_and_a_quoted_one_is_grey() -> None:
     grid = Grid(("model", "ours"), (("A", Cell("1 ≈", EVEN)), ("B", Cell("2 ≈", EVEN, quoted=True))))
     out = io.StringIO()
     Console(file=out, width=80, color_system="standard", force_terminal=True).print(Screen(document(grid)))

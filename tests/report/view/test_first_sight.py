@@ -127,7 +127,7 @@ def test_short_runs_have_a_part_of_their_own_which_is_no_result_beside_printed_n
     assert Coverage(ours).text() == "2 of 2 cells trained, n = 1"
 
 
-def test_what_stands_below() -> None:
+def test_what_stands_below_and_a_table_that_was_not_run_has_its_printed_numbers() -> None:
     assert [*View(made(keys=("x", "free"))).below()] == [
         "† quoted by the paper from other work",
         "Not run: none 3.0 ± 0.1",
@@ -136,9 +136,6 @@ def test_what_stands_below() -> None:
         "3 of 4 printed cells trained, n = 3",
     ]
     assert next(View(made()).below()).startswith("✓ reproduced  ✕ differs  †")
-
-
-def test_a_table_that_was_not_run_has_its_printed_numbers() -> None:
     table = made([])
     assert finding_text(table) == NOTHING[""]
     stale = [record("t/a", seed, identity="another") for seed in range(3)]
