@@ -21,7 +21,7 @@ from physml.run import weights as saved_model
 from physml.run.profiling import ProfilingReporter
 from physml.run.resources import pick_device
 from physml.run.spec import RunSpec
-from physml.run.trackers import registry
+from physml.run.trackers.registry import SERVICES
 from physml.run.trackers.tracker import TrackedRun, Tracker
 from physml.training import checkpoint
 from physml.training.interrupt import Interrupt
@@ -87,7 +87,8 @@ class Attempt:
             with self.interrupt.at_once(), doing.shown_by(self.report.note):
                 trainer = self._prepare()
             self._resume(trainer)
-            self.tracker = registry.start(TrackedRun.of_spec(self.spec, self.tables))
+            if (kind := self.config["tracker"]["kind"]) != "none":
+                self.tracker = SERVICES[kind].start(TrackedRun.of_spec(self.spec, self.tables))
             self.reporting = True
             self.report.start(self.spec.label, trainer.total_steps, trainer.step)
             status, reason = "finished", None

@@ -1,13 +1,7 @@
-"""The trackers by the names that `tracker.kind` has for them."""
+"""The trackers by the names that `tracker.kind` has for them, but for `none`."""
 
 from physml.run.trackers.mlflow import Mlflow
-from physml.run.trackers.tracker import Service, TrackedRun, Tracker
+from physml.run.trackers.tracker import Service
 from physml.run.trackers.wandb import Wandb
 
 SERVICES: dict[str, Service] = {"wandb": Wandb(), "mlflow": Mlflow()}
-
-
-def start(run: TrackedRun) -> Tracker:
-    """A tracker as the config says."""
-    kind = run.keys["kind"]
-    return Tracker() if kind == "none" else SERVICES[kind].start(run)
