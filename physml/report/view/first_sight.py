@@ -332,16 +332,7 @@ class View:
         if legend := self._legend():
             yield legend
         yield from search_lines(self.table)
-        shown = {row.label for row in (*self.rows, *self.left)}
-        rows = [row for row in self.table.spec.rows if row.label not in shown]
-        if absent := [self._absent(row) for row in rows if not any(map(is_short, self.cells(row)))]:
-            yield f"Not run: {'; '.join(absent)}"
-        if blocked := sum(cell.state.word == "blocked" for cell in self.table.cells):
-            cells = "1 cell" if blocked == 1 else f"{blocked} cells"
-            yield f"Blocked on this machine: {cells} (why: --long)"
-        failed = [cell.state.reason or "" for cell in self.table.cells if cell.state.word == "failed"]
-        for reason, n in Counter(failed).items():
-            yield f"Failed, {n} {'cell' if n == 1 else 'cells'}: {reason}"
+        yield from self._without_runs()
         if self.left:
             names = "; ".join(row.label for row in self.left)
             some = f"({len(self.left)}): --long" if len(self.left) > NAMED else f"(--long): {names}"
@@ -354,6 +345,18 @@ class View:
             titles = {column.key: column.title for column in self.columns}
             yield from (f"{cell.row}, {titles[cell.column]}: {text}" for cell, text in weak if text)
         yield Coverage(self.table).text()
+
+    def _without_runs(self) -> Iterator[str]:
+        shown = {row.label for row in (*self.rows, *self.left)}
+        rows = [row for row in self.table.spec.rows if row.label not in shown]
+        if absent := [self._absent(row) for row in rows if not any(map(is_short, self.cells(row)))]:
+            yield f"Not run: {'; '.join(absent)}"
+        if blocked := sum(cell.state.word == "blocked" for cell in self.table.cells):
+            cells = "1 cell" if blocked == 1 else f"{blocked} cells"
+            yield f"Blocked on this machine: {cells} (why: --long)"
+        failed = [cell.state.reason or "" for cell in self.table.cells if cell.state.word == "failed"]
+        for reason, n in Counter(failed).items():
+            yield f"Failed, {n} {'cell' if n == 1 else 'cells'}: {reason}"
 
     def _absent(self, row: Row) -> str:
         """A row that was not run, with its printed number where the table has one column."""
