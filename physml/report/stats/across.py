@@ -1,5 +1,6 @@
 """Rows compared across columns: mean ranks, and the interquartile mean of all runs. No torch."""
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ def mean_ranks(scores: Mapping[str, Sequence[float]], better: Sequence[Better]) 
         InputError: There are fewer than five columns or three rows, or a row lacks a score.
     """
     import numpy as np
-    from scipy.stats import friedmanchisquare, rankdata, studentized_range
+    from scipy.stats import friedmanchisquare, rankdata
 
     if len(better) < FEWEST_COLUMNS or len(scores) < 3:
         raise InputError(
@@ -74,7 +75,7 @@ def mean_ranks(scores: Mapping[str, Sequence[float]], better: Sequence[Better]) 
     with np.errstate(invalid="ignore"):
         p = float(friedmanchisquare(*ranks).pvalue)
     p = 1.0 if math.isnan(p) else p  # all rows are tied in all columns
-    quantile = float(studentized_range.ppf(LEVEL, k, math.inf)) / math.sqrt(2)
+    quantile = _tukey(k, math.inf)
     mean = zip(scores, (ranks.sum(axis=1) / n).tolist(), strict=True)
     ordered = dict(sorted(mean, key=lambda item: item[1]))
     return Ranks(ordered, n, p, quantile * math.sqrt(k * (k + 1) / (6 * n)))
@@ -121,6 +122,14 @@ def interquartile_mean(columns: Sequence[Sequence[float]]) -> Middle:
     return _interval(float(trim_mean(np.concatenate(samples), 0.25)), middles, sizes, rows=2)
 
 
+@functools.cache
+def _tukey(rows: int, degrees: float) -> float:
+    """The quantile for the difference of any two of so many rows, in its standard errors; 0.1 s each."""
+    from scipy.stats import studentized_range
+
+    return float(studentized_range.ppf(LEVEL, rows, degrees)) / math.sqrt(2)
+
+
 def _interval(point: float, drawn: "np.ndarray", sizes: Sequence[int], rows: int) -> Middle:
     """A 95 % interval about `point` from bootstrap draws, as wide as few runs ask for.
 
@@ -133,11 +142,11 @@ def _interval(point: float, drawn: "np.ndarray", sizes: Sequence[int], rows: int
         rows: How many rows are compared.
     """
     import numpy as np
-    from scipy.stats import norm, studentized_range
+    from scipy.stats import norm
 
     degrees = sum(n - 1 for n in sizes)
     fewer = max(n / (n - 1) for n in sizes) ** 0.5
-    wider = float(studentized_range.ppf(LEVEL, rows, degrees)) / 2**0.5 / float(norm.ppf(0.5 + LEVEL / 2))
+    wider = _tukey(rows, degrees) / float(norm.ppf(0.5 + LEVEL / 2))
     low, high = np.percentile(drawn, (50 * (1 - LEVEL), 50 * (1 + LEVEL))) - drawn.mean()
     return Middle(point, point + fewer * wider * float(low), point + fewer * wider * float(high))
 
