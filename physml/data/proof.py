@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from physml.data.datasets import Upstream, dataset_names, upstream
+from physml.config import conf_files
+from physml.data.datasets import Upstream, upstream
 
 PINNED = "data pinned, not proved"
 ONE_COPY = "content known from one copy"
@@ -22,7 +23,7 @@ def doubt(data: Mapping[str, Any]) -> str | None:
     if not files:
         return {"pinned": PINNED, "content-verified": ONE_COPY}.get(str(data.get("kind")))
     readers = data.get("readers") or {}
-    known = [upstream(name) for name in dataset_names() if name in readers]
+    known = [upstream(name) for name in sorted(readers) if conf_files.find("dataset", name)]
     return worst(_doubt(file, known) for file in files)
 
 
