@@ -205,7 +205,7 @@ def _points(axes: "Axes", curve: Curve, look: Style, dodge: float) -> None:
     from matplotlib.transforms import offset_copy
 
     assert curve.x is not None and curve.y is not None and curve.high is not None
-    beside = offset_copy(axes.transData, axes.get_figure(root=True), x=dodge, units="points")
+    beside = offset_copy(axes.transData, axes.figure, x=dodge, units="points")
     bars = {"yerr": curve.high - curve.y, "capsize": 2.5, "elinewidth": 0.9, "transform": beside}
     axes.errorbar(
         curve.x, curve.y, label=curve.label, **bars, **look.line() | {"linestyle": "none"}, **look.marks(6)
