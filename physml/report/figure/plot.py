@@ -5,7 +5,7 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -205,7 +205,7 @@ def _points(axes: "Axes", curve: Curve, look: Style, dodge: float) -> None:
     from matplotlib.transforms import offset_copy
 
     assert curve.x is not None and curve.y is not None and curve.high is not None
-    beside = offset_copy(axes.transData, axes.figure, x=dodge, units="points")
+    beside = offset_copy(axes.transData, cast(Any, axes.figure), x=dodge, units="points")
     bars = {"yerr": curve.high - curve.y, "capsize": 2.5, "elinewidth": 0.9, "transform": beside}
     axes.errorbar(
         curve.x, curve.y, label=curve.label, **bars, **look.line() | {"linestyle": "none"}, **look.marks(6)

@@ -101,7 +101,7 @@ def test_a_line_that_leaves_the_frame_has_a_triangle_there() -> None:
     assert len(drawn.get_xdata()) == 3  # type: ignore[arg-type]
     (mark,) = (curve for curve in axes.lines if curve.get_marker() == "^" and not curve.get_clip_on())
     assert mark.get_xdata() == [pytest.approx(2 + 3 / 28)] and mark.get_ydata() == [1.0]
-    assert axes.get_figure(root=True).get_supxlabel() == LEAVES
+    assert axes.figure.get_supxlabel() == LEAVES
     assert draw(figure(line("A"))).get_supxlabel() == ""
 
 
