@@ -2,6 +2,7 @@
 
 import ast
 import itertools
+import json
 import re
 import shlex
 import tomllib
@@ -11,6 +12,7 @@ import pytest
 import yaml
 from each import each
 
+from physml import results
 from physml.base import errors
 from physml.base.errors import PhysmlError
 from physml.base.paths import ROOT
@@ -38,37 +40,33 @@ TESTS = {
     for name in (path.stem, *re.findall(r"^ *def (test_\w+)", text_of(path), re.MULTILINE))
 }
 REFERENCE, MAKEFILE = text_of("docs/reference.md"), text_of("Makefile")
+VARIABLE = re.compile(r"PHYSML_\w+=")
 VARIABLES = {*re.findall(r"^([A-Z_]+) \?=", MAKEFILE, re.MULTILINE)}
 HOW_TO = readme.files(text_of("docs/add-a-model.md"))
 ESTIMATORS = readme.files(text_of("docs/estimators.md"))
 
 
-def commands() -> list[tuple[str, str]]:
-    """(file, command) of every command that the documents show, also in the blocks that are not run."""
+def commands() -> list[tuple[str, list[str]]]:
+    """(file, words) of every command that the documents show, run or not; without the variables before it."""
     shown = []
     for path in DOCUMENTS:
-        text = text_of(path)
-        shown += [(path.name, command.text) for command in readme.commands(text)]
-        for block in readme.blocks(text):
+        lines = [command.text for command in readme.commands(text_of(path))]
+        for block in readme.blocks(text_of(path)):
             if block.language == "text":
-                shown += [(path.name, line) for line in block.lines if re.match(r"(physml|make) ", line)]
+                lines += [line for line in block.lines if re.match(r"(physml|make) ", line)]
+        shown += [(path.name, list(itertools.dropwhile(VARIABLE.match, shlex.split(line)))) for line in lines]
     return shown
 
 
-documents = each("path", DOCUMENTS)
-every_command = each("document, command", commands)
-
-
-@documents
+@each("path", DOCUMENTS)
 def test_links_named_files_and_shown_code_of_a_page_are_whole(path: Path) -> None:
-    text = re.sub(r"^```.*?^```", "", text_of(path), flags=re.DOTALL | re.MULTILINE)
-    targets = [target.partition("#")[0] for target in re.findall(r"\]\(([^)]+)\)", text)]
-    inside = [target for target in targets if "://" not in target]
-    assert [target for target in inside if not (path.parent / target).exists()] == []
     text = text_of(path)
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    targets = [target.partition("#")[0] for target in re.findall(r"\]\(([^)]+)\)", prose)]
+    assert [name for name in targets if "://" not in name and not (path.parent / name).exists()] == []
     named = re.findall(r"`((?:physml|tasks|conf|scripts|docs|tests)/[\w/.-]+\.(?:py|yaml|md))`", text)
     assert [name for name in named if "my_" not in name and not (ROOT / name).exists()] == []
-    for block in readme.blocks(text_of(path)):
+    for block in readme.blocks(text):
         source = "\n".join(block.lines)
         if block.language == "python":
             ast.parse(source)
@@ -84,9 +82,9 @@ def test_every_page_is_in_the_index_once_and_the_short_readme_leads_there() -> N
     assert len(text_of("README.md").splitlines()) <= 180
 
 
-@every_command
-def test_commands_exist_and_name_what_conf_has(document: str, command: str) -> None:
-    program, *words = _words(command)
+@each("document, words", commands)
+def test_commands_exist_and_name_what_conf_has(document: str, words: list[str]) -> None:
+    program, *words = words
     if program == "make":
         target = next(word for word in words if "=" not in word)
         pattern = re.sub(r"^(table|figure)-.+$", r"\1-%", target)
@@ -95,7 +93,7 @@ def test_commands_exist_and_name_what_conf_has(document: str, command: str) -> N
     else:
         assert program == "physml"
         assert main.parsed(pilot_command(words[1:]) if words[0] == "pilot" else words).command
-    program, *words = [word for word in _words(command) if word != "pilot"]
+    words = [word for word in words if word != "pilot"]
     for kind in ("model", "task", "experiment"):
         known = compose.names(kind)
         chosen = [word.partition("=")[2] for word in words if word.startswith(f"{kind}=")]
@@ -103,11 +101,6 @@ def test_commands_exist_and_name_what_conf_has(document: str, command: str) -> N
         assert [name for name in named if name not in known] == []
     for table, paper in _tables(program, words):
         assert _of_reader(table) or find_table(table, paper).is_file()
-
-
-def _words(command: str) -> list[str]:
-    """Without the variables before it."""
-    return list(itertools.dropwhile(re.compile(r"PHYSML_\w+=").match, shlex.split(command)))
 
 
 def _of_reader(name: str) -> bool:
@@ -167,6 +160,25 @@ def test_ranks_in_words_are_those_of_the_table(table: str) -> None:
     sentence = text_of("docs/which-model.md").split("By mean rank")[1 + TABLES_WITH_RANKS.index(table)]
     quoted = re.findall(r" (\d+\.\d)[,; ]", sentence.partition(". ")[0])
     assert any(quoted == ranks[:k] + ranks[len(ranks) - len(quoted) + k :] for k in range(3, len(quoted) + 1))
+
+
+# Those of a ridge regression, which tests/tasks has, and of one start of ten that is chosen for each split.
+NO_CELL = {"80.5 ± 6.5", "82.4 ± 3.3", "82.2 ± 6.9", "82.4 ± 4.3", "84.1 ± 3.1", "83.0 ± 5.9"}
+
+
+def test_means_and_spreads_in_words_are_those_of_the_tables_of_the_page_and_searches_are_counted() -> None:
+    cells = results.cells()
+    for path in sorted((ROOT / "docs" / "papers").glob("*.md")):
+        text = text_of(path)
+        shown = [cell for cell in cells if f"/{cell.table}.md" in text]
+        pairs = [(c.ours.mean, c.ours.sd) for c in shown if c.ours and c.ours.sd is not None]
+        pairs += [(c.printed.value, c.printed.sd) for c in shown if c.printed and c.printed.sd is not None]
+        known = {f"{mean:.{n}f} ± {sd:.{k}f}" for mean, sd in pairs for n in range(4) for k in range(4)}
+        said = re.findall(r"(?<![-+.\d])\d[\d.]* ±\s[\d.]*\d", text)  # those with a sign are differences
+        assert {" ".join(pair.split()) for pair in said} <= known | NO_CELL, path.name
+    stored = [p for p in (ROOT / "results" / "search").glob("*.json") if "-repeat" not in p.name]
+    random = [path for path in stored if "design" not in json.loads(text_of(path))]
+    assert f"{len(random)} of {len(stored)}, are of an earlier form" in text_of("docs/search.md")
 
 
 @each("path", [*PAGES, *sorted((ROOT / "conf").rglob("*.yaml"))])

@@ -161,7 +161,7 @@ def search_lines(table: Table) -> Iterator[str]:
             if (search := cell.search)
         ]
         if texts:
-            yield f"Searches repeated with other points, search ± sd ({column.title}): {'; '.join(texts)}"
+            yield f"Searches made anew with other points, search ± sd ({column.title}): {'; '.join(texts)}"
 
 
 def reason_lines(spec: TableSpec) -> Iterator[str]:
