@@ -42,7 +42,10 @@ class Gain:
     new_high: float | None = None  # upper end
 
     def p_value(self, margin: float | None = None) -> float | None:
-        """P-value of "no difference" (two-sided t-test), or with a margin of "not alike" (two one-sided)."""
+        """P-value of "no difference" (two-sided t-test), or with a margin of "not alike" (two one-sided).
+
+        A t-test of equal differences would find any of them: there the sign test counts.
+        """
         if self.n < N_FOR_VERDICT or self.sd is None:
             return None
         from scipy.special import stdtr
@@ -53,7 +56,7 @@ class Gain:
         error = self.sd / math.sqrt(self.n)
         if margin is None:
             if error == 0.0:
-                return 1.0 if self.mean == 0.0 else 0.0
+                return 1.0 if self.mean == 0.0 else 2.0 ** (1 - self.n)
             return 2 * below(-abs(self.mean) / error)
         if error == 0.0:
             return 0.0 if abs(self.mean) <= margin * (1 + 10.0**-DIGITS) else 1.0
