@@ -25,14 +25,15 @@ def results(tmp_path, monkeypatch):
 def test_core_hours_are_cpu_time_or_of_old_records_the_clock_and_scaled_to_the_core_at_hand():
     assert costs.core_hours(RECORD) == pytest.approx(36 / 3600)
     assert costs.core_hours(OLD) == pytest.approx(59 / 3600)
-    assert costs.core_hours(RECORD | {"machine": {"device": "NVIDIA H100"}}) == pytest.approx(59 / 3600)
+    gpu, both = (RECORD | {"machine": {"device": name}} for name in ("NVIDIA H100", "NVIDIA H100 + cpu"))
+    assert costs.core_hours(gpu) == costs.core_hours(both) == pytest.approx(59 / 3600)
+    assert [costs.seconds(record) for record in (RECORD, OLD, gpu, both)] == [30.0, 50.0, 50.0, 50.0]
     assert costs.core_hours(RECORD | {"cost": None}) == 0
     cost = costs.of_record(RECORD)
     assert (cost.ms_per_step, cost.memory_mib, cost.gpu_mib) == (300.0, 300.0, None)
     assert cost.on(120.0).hours == pytest.approx(cost.hours / 2) and cost.on(120.0).ms_per_step == 150.0
     assert cost.on(None) is cost and costs.of_record(OLD).on(120.0) == costs.of_record(OLD)
     assert costs.of_record(RECORD | {"status": "diverged"}) is None
-    gpu, both = (RECORD | {"machine": {"device": name}} for name in ("NVIDIA H100", "NVIDIA H100 + cpu"))
     assert costs.of_record(gpu) is costs.of_record(RECORD, cpu=False) is None
     assert costs.of_record(gpu, cpu=False).gpu_mib == 300.0
     assert costs.of_record(both) is costs.of_record(both, cpu=False) is None
