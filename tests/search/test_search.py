@@ -336,6 +336,9 @@ def test_repeats_have_files_of_their_own_and_show_the_spread(conf, simulate, cap
     assert str(spread) in capsys.readouterr().out
     total = len(runs.records)
     assert carried_out(repeats=3) == 0 and len(runs.records) == total
+    other = repeats[2] | {"search": repeats[2]["search"] | {"trials": 5}}
+    search_results.results_path(f"{ID}-repeat3").write_text(json.dumps(other))
+    assert search_results.spread_of_search(ID).values == tuple(means[:2])  # the third was another search
 
 
 def test_a_plan_has_stages_trials_and_hours(conf, monkeypatch):
