@@ -133,7 +133,7 @@ def _evaluations_s(trainer: Any, clock: Callable[[], float]) -> float:
     """All evaluations of a run, those in training and the final ones."""
     keys, task = trainer.keys, trainer.task
     epochs = max(1, -(-trainer.total_steps // max(trainer.steps_per_epoch, 1)))
-    valid = max(1, epochs // keys["eval_every"])
+    valid = -(-epochs // keys["eval_every"])  # the last epoch always
     test = 0
     if trainer.scores_test:
         every = keys["test_every"]
