@@ -65,10 +65,7 @@ def on_cpu(record: Record) -> bool:
 
 
 def seconds(record: Record, part: str = "") -> float | None:
-    """CPU time of training, or of its evaluations, `eval_`; on a GPU, and in old records, that on the clock.
-
-    None where the record has none.
-    """
+    """CPU time of training, or of evaluations, `eval_`, or in old records and on a GPU that on the clock."""
     cost: Mapping[str, Any] = record.get("cost") or {}
     return (cost.get(f"{part}cpu_s") if on_cpu(record) else None) or cost.get(f"{part or 'train_'}s")
 

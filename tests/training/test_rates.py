@@ -87,6 +87,13 @@ def test_wrong_arguments_and_a_rate_that_nothing_is_below_are_refused():
     refuses(ConfigError, r"trainer\.stop\.below must be positive; got 0", selection.LowRate, **below)
 
 
+def test_a_plateau_of_the_other_direction_is_refused():
+    """As torch's own mode, min, for an accuracy: the rate would fall while it rises."""
+    plateau = "torch.optim.lr_scheduler.ReduceLROnPlateau, mode: max"
+    spec = h.spec_of(h.odd(f"trainer.schedule={{_target_: {plateau}}}"))
+    refuses(ConfigError, r"trainer\.schedule\.mode must be min for mse; got max", h.odd_trainer, spec)
+
+
 def test_a_run_ends_before_an_epoch_of_a_rate_that_is_too_low(monkeypatch):
     """Epochs 2 and 3 are no better: the rate falls to half after each."""
     scripted(monkeypatch, [1.0, 2.0, 2.0, 0.5, 0.4])

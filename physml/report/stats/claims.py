@@ -42,10 +42,7 @@ class Gain:
     new_high: float | None = None  # upper end
 
     def p_value(self, margin: float | None = None) -> float | None:
-        """P-value of "no difference" (two-sided t-test), or with a margin of "not alike" (two one-sided).
-
-        A t-test of equal differences would find any of them: there the sign test counts.
-        """
+        """P-value of "no difference" (two-sided t-test), or with a margin of "not alike" (two one-sided)."""
         if self.n < N_FOR_VERDICT or self.sd is None:
             return None
         from scipy.special import stdtr
@@ -55,7 +52,7 @@ class Gain:
 
         error = self.sd / math.sqrt(self.n)
         if margin is None:
-            if error == 0.0:
+            if error == 0.0:  # a t-test would find any difference: the sign test counts
                 return 1.0 if self.mean == 0.0 else 2.0 ** (1 - self.n)
             return 2 * below(-abs(self.mean) / error)
         if error == 0.0:
