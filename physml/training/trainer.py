@@ -400,9 +400,7 @@ def named(part: str, metrics: Metrics) -> dict[str, float]:
 
 def set_precision(precision: str) -> None:
     """TF32 on or off for CUDA products and convolutions: GPUs differ in their default, records must not."""
-    allowed = precision == "tf32"
-    torch.backends.cuda.matmul.allow_tf32 = allowed
-    torch.backends.cudnn.allow_tf32 = allowed
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
 
 
 def finite(batches: Iterable[Batch], task: Task, part: Part) -> Iterator[Batch]:

@@ -47,6 +47,9 @@ def test_measured_costs_are_kept_in_lines_and_a_damaged_one_is_named(tmp_path):
         file.write("[1, 2]\n")
     says = r"costs.jsonl, line 2: a measured cost was expected; got '\[1, 2\]'"
     refuses(RecordError, says, costs.measured)
+    (tmp_path / costs.NAME).unlink()
+    os.mkfifo(tmp_path / costs.NAME)
+    refuses(RecordError, r"costs.jsonl cannot be read: a FIFO, expected a file", costs.measured)
 
 
 def test_hours_of_settings_are_those_of_cpus_on_the_reference_core(tmp_path, monkeypatch):
@@ -68,8 +71,3 @@ def test_what_is_no_measurement_counts_as_unknown(wrong):
 def test_a_line_of_others_is_one_with_a_key_and_an_experiment(wrong, tmp_path):
     (tmp_path / costs.NAME).write_text(wrong + "\n")
     refuses(RecordError, r"costs.jsonl, line 1: a measured cost was expected", costs.measured)
-
-
-def test_measured_costs_are_read_from_a_file_alone(tmp_path):
-    os.mkfifo(tmp_path / costs.NAME)
-    refuses(RecordError, r"costs.jsonl cannot be read: a FIFO, expected a file", costs.measured)
