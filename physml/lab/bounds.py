@@ -301,9 +301,10 @@ def total(layer: nn.Module, Y: float, n: int) -> float | None:
     bound = one_step(layer, Y, n, n)
     if bound is None or isinstance(layer, CoRNN):
         return bound and n * bound
-    return (
-        Unicornn.of(layer, n).total_3_18(Y) if isinstance(layer, UnICORNN) else Lem.of(layer).total_5_18(Y, n)
-    )
+    if isinstance(layer, UnICORNN):
+        return Unicornn.of(layer, n).total_3_18(Y)
+    assert isinstance(layer, LEM)
+    return Lem.of(layer).total_5_18(Y, n)
 
 
 def constant_2_51(layer: CoRNN) -> float:
