@@ -505,8 +505,9 @@ def test_what_a_search_sets_goes_to_the_final_runs(conf, simulate):
     assert searched(conf)["lstm"]["set"]["trainer.stop"] == stop
     assert compose.compose([f"experiment={LSTM}"]).config["trainer"]["stop"] == stop
     assert result["search"]["set"] == {"trainer.stop": stop}
-    write(conf, points=[{"optim.lr": 0.9}])
-    refuses(ConfigError, r"points: optim.lr 0.9 is not in its range", carried_out)
+    for wrong in (0.9, "fast"):
+        write(conf, points=[{"optim.lr": wrong}])
+        refuses(ConfigError, rf"points: optim.lr {wrong} is not in its range", carried_out)
 
 
 def test_a_study_makes_the_searches_of_another(conf, monkeypatch):
