@@ -67,7 +67,7 @@ def test_wrong_arguments_a_rate_that_nothing_is_below_and_a_plateau_of_another_d
     for wrong in ({"patience": 0}, {"factor": 1.0}):
         refuses(InputError, next(iter(wrong)), rates, [1.0], **wrong)
     below = {"below": 0.0, "worst": None, "start": 1, "metric": None}
-    refuses(ConfigError, r"trainer\.stop\.below must be positive; got 0", selection.LowRate, **below)
+    refuses(InputError, r"trainer\.stop\.below must be positive; got 0", selection.LowRate, **below)
     plateau = "{_target_: torch.optim.lr_scheduler.ReduceLROnPlateau, mode: max}"
     spec = h.spec_of(h.odd(f"trainer.schedule={plateau}"))
     refuses(ConfigError, r"trainer\.schedule\.mode must be min for mse; got max", h.odd_trainer, spec)
