@@ -71,7 +71,7 @@ def seconds(record: Record, part: str = "") -> float | None:
 
 
 def core_hours(record: Record) -> float:
-    """Of training and evaluations, by `seconds`."""
+    """Hours of training and evaluations, by `seconds`."""
     return ((seconds(record) or 0.0) + (seconds(record, "eval_") or 0.0)) / 3600
 
 
