@@ -193,10 +193,7 @@ def repeat_id(ident: str, repeat: int) -> str:
 
 
 def repeats_of(ident: str) -> list[Content]:
-    """The results of all repeats of a search that have ended with their final runs, without its own.
-
-    Those that were searched otherwise than the first, as before a change of the space, are left out.
-    """
+    """Results of all repeats that have ended with their final runs and were searched as the first was."""
     ended: list[Content] = []
     while content := recorded(repeat_id(ident, len(ended) + 1)):
         ended.append(content)
