@@ -51,11 +51,6 @@ def eta_2_51(W: Tensor, Wcal: Tensor, dt: float, gamma: float) -> float:
     return dt * max(gamma + row_sum(W), row_sum(Wcal))
 
 
-def exponent(eta: float, dt: float) -> float:
-    r"""The greatest r with :math:`\eta \le \Delta t^r`; assumption (2.16) holds if it is 1/2 or more."""
-    return math.log(eta) / math.log(dt)
-
-
 def cornn_2_29(m: int, Y: float, dt: float) -> float:
     r"""(2.29), implicit damping with gamma = epsilon = 1: one step, whatever k.
 
@@ -171,7 +166,7 @@ class Lem:
     @property
     def Delta(self) -> float:
         r""":math:`\bar\Delta = (1 + \Delta t)/\sqrt{2 - \Delta t}`."""
-        return (1 + self.dt) / math.sqrt(2 - self.dt)
+        return (1 + self.dt) / math.sqrt(2 - self.dt) if self.dt < 2 else math.inf
 
     def state(self, n: int) -> float:
         r"""(5.9): :math:`\min(1, \bar\Delta \sqrt{t_n})`."""
@@ -257,6 +252,15 @@ class Graphcon:
 # ---------------------------------------------------------------------------- of a layer
 
 
+def _is_bounded(layer: nn.Module) -> bool:
+    """True if a paper has a bound for a layer as it is."""
+    if isinstance(layer, CoRNN) and not layer.trainable:
+        return layer.gamma == layer.epsilon == 1 if layer.damping == "implicit" else layer.gamma > 0
+    if isinstance(layer, UnICORNN):
+        return layer.alpha > 0 and len(set(layer.dt)) == 1
+    return isinstance(layer, LEM) and layer.multiscale
+
+
 def one_step(layer: nn.Module, Y: float, k: int, n: int) -> float | None:
     """The printed bound on an entry of dE_n^(k)/dtheta for a layer as it is; None where no paper has one.
 
@@ -265,16 +269,16 @@ def one_step(layer: nn.Module, Y: float, k: int, n: int) -> float | None:
     printed.
     UnICORNN: (3.46) for the last layer, whose bound is the greatest. LEM: (5.34).
     """
-    if isinstance(layer, CoRNN) and not layer.trainable:
+    if not _is_bounded(layer):
+        return None
+    if isinstance(layer, CoRNN):
         if layer.damping == "implicit":
-            plain = layer.gamma == layer.epsilon == 1
-            return cornn_2_29(layer.d_out, Y, layer.dt) if plain else None
+            return cornn_2_29(layer.d_out, Y, layer.dt)
         return 2 * layer.dt * cornn_2_52(layer.d_out, Y, layer.gamma, constant_2_51(layer))
-    if isinstance(layer, UnICORNN) and layer.alpha > 0:
+    if isinstance(layer, UnICORNN):
         return Unicornn.of(layer, n).one_step_3_46(Y, layer.n_layers)
-    if isinstance(layer, LEM) and layer.multiscale:
-        return Lem.of(layer).one_step_5_34(Y, k, n)
-    return None
+    assert isinstance(layer, LEM)
+    return Lem.of(layer).one_step_5_34(Y, k, n)
 
 
 def long_term(layer: nn.Module, Y: float, k: int, n: int) -> float | None:
@@ -283,11 +287,9 @@ def long_term(layer: nn.Module, Y: float, k: int, n: int) -> float | None:
     coRNN with implicit damping and gamma = epsilon = 1: the leading order (2.36), with the constant 1. LEM:
     (5.37), the upper side of the order (5.45).
     """
-    if isinstance(layer, CoRNN) and not layer.trainable and layer.damping == "implicit":
-        return cornn_2_36(k, layer.dt) if layer.gamma == layer.epsilon == 1 else None
-    if isinstance(layer, LEM) and layer.multiscale:
-        return Lem.of(layer).one_step_5_37(Y, k, n)
-    return None
+    if isinstance(layer, CoRNN) and _is_bounded(layer) and layer.damping == "implicit":
+        return cornn_2_36(k, layer.dt)
+    return Lem.of(layer).one_step_5_37(Y, k, n) if isinstance(layer, LEM) and layer.multiscale else None
 
 
 def total(layer: nn.Module, Y: float, n: int) -> float | None:
@@ -296,14 +298,13 @@ def total(layer: nn.Module, Y: float, n: int) -> float | None:
     coRNN: (2.30), 3 delta t_n (m + sqrt(m) Y), the step of the proof before the mean over n, whose mean for
     N dt = 1 is (2.17); with explicit damping 3 C t_n (m + sqrt(m) Y) / gamma. UnICORNN: (3.47). LEM: (5.18).
     """
-    if isinstance(layer, CoRNN):
-        bound = one_step(layer, Y, n, n)
-        return None if bound is None else n * bound
-    if isinstance(layer, UnICORNN) and layer.alpha > 0:
+    bound = one_step(layer, Y, n, n)
+    if bound is None or isinstance(layer, CoRNN):
+        return bound and n * bound
+    if isinstance(layer, UnICORNN):
         return Unicornn.of(layer, n).total_3_18(Y)
-    if isinstance(layer, LEM) and layer.multiscale:
-        return Lem.of(layer).total_5_18(Y, n)
-    return None
+    assert isinstance(layer, LEM)
+    return Lem.of(layer).total_5_18(Y, n)
 
 
 def constant_2_51(layer: CoRNN) -> float:
@@ -317,13 +318,13 @@ def holds(layer: nn.Module, n: int) -> bool | None:
     coRNN: (2.16) with r >= 1/2 and n dt <= 1; with explicit damping (2.47), whose C is free, and n dt <= 1.
     UnICORNN: dt small, taken as beta T <= 5/4 as for 3.2.1. LEM: dt <= 1 and (5.28).
     """
-    if one_step(layer, 0.0, n, n) is None:
+    if not _is_bounded(layer):
         return None
     if isinstance(layer, CoRNN):
         if n * layer.dt > 1 + 1e-9:
             return False
         if layer.damping == "implicit":
-            return exponent(eta_2_16(layer.W, layer.Wcal, layer.dt), layer.dt) >= 0.5
+            return eta_2_16(layer.W, layer.Wcal, layer.dt) <= math.sqrt(layer.dt)
         return layer.dt < (2 * layer.epsilon - 1) / (layer.gamma + layer.epsilon**2)
     if isinstance(layer, UnICORNN):
         beta = max(1 + 2 * layer.alpha, 4 * layer.alpha**2)

@@ -133,14 +133,13 @@ def _evaluations_s(trainer: Any, clock: Callable[[], float]) -> float:
     """All evaluations of a run, those in training and the final ones."""
     keys, task = trainer.keys, trainer.task
     epochs = max(1, -(-trainer.total_steps // max(trainer.steps_per_epoch, 1)))
-    valid = max(1, epochs // keys["eval_every"])
+    valid = -(-epochs // keys["eval_every"])  # the last epoch always
     test = 0
     if trainer.scores_test:
         every = keys["test_every"]
         within = valid if trainer.selector.needs_test else epochs // every if every else 0
-        test = (
-            within + 2 * len(task.perturbations) + (0 if within == valid else 2)
-        )  # of last and best weights
+        last_and_best = 0 if within == valid else 2
+        test = within + 2 * len(task.perturbations) + last_and_best
     parts = {"valid": valid, "test": test}
     return sum(times * _part_s(trainer, part, clock) for part, times in parts.items() if times)
 

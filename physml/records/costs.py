@@ -64,14 +64,15 @@ def on_cpu(record: Record) -> bool:
     return (record.get("machine") or {}).get("device") == "cpu"
 
 
-def core_hours(record: Record) -> float:
-    """CPU time of training and evaluations; on a GPU, and in old records, the time on the clock."""
+def seconds(record: Record, part: str = "") -> float | None:
+    """CPU time of training, or of evaluations, `eval_`, or in old records and on a GPU that on the clock."""
     cost: Mapping[str, Any] = record.get("cost") or {}
-    if not cost:
-        return 0.0
-    train = (cost.get("cpu_s") if on_cpu(record) else None) or cost["train_s"]
-    evaluations = (cost.get("eval_cpu_s") if on_cpu(record) else None) or cost.get("eval_s", 0.0)
-    return float(train + evaluations) / 3600
+    return (cost.get(f"{part}cpu_s") if on_cpu(record) else None) or cost.get(f"{part or 'train_'}s")
+
+
+def core_hours(record: Record) -> float:
+    """Hours of training and evaluations, by `seconds`."""
+    return ((seconds(record) or 0.0) + (seconds(record, "eval_") or 0.0)) / 3600
 
 
 def of_record(record: Record, *, cpu: bool = True) -> Cost | None:
@@ -81,10 +82,9 @@ def of_record(record: Record, *, cpu: bool = True) -> Cost | None:
     if not cost or record["status"] != "finished" or on_cpu(record) != cpu or MOVED in device:
         return None
     steps = record.get("n_steps") or 0
-    train_s = (cost.get("cpu_s") if cpu else None) or cost["train_s"]
     peak = cost.get("peak_memory_mib")  # of the device: on a GPU not that of main memory
     return Cost(
-        ms_per_step=round(1000 * train_s / steps, 3) if steps else cost["ms_per_step"],
+        ms_per_step=round(1000 * (seconds(record) or 0.0) / steps, 3) if steps else cost["ms_per_step"],
         hours=core_hours(record),
         memory_mib=peak if cpu else None,
         gpu_mib=None if cpu else peak,

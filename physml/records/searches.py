@@ -193,14 +193,11 @@ def repeat_id(ident: str, repeat: int) -> str:
 
 
 def repeats_of(ident: str) -> list[Content]:
-    """The results of all repeats of a search that have ended with their final runs, without its own."""
-    repeats = []
-    for repeat in range(1, 1000):
-        content = recorded(repeat_id(ident, repeat))
-        if content is None:
-            break
-        repeats += [content] if content["final"] else []
-    return repeats
+    """Results of all repeats that have ended with their final runs and were searched as the first was."""
+    ended: list[Content] = []
+    while content := recorded(repeat_id(ident, len(ended) + 1)):
+        ended.append(content)
+    return [content for content in ended if content["final"] and content["search"] == ended[0]["search"]]
 
 
 def spread_of_search(ident: str) -> SearchSpread | None:

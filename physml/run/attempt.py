@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import math
 import os
 import sys
 import traceback
@@ -99,14 +100,15 @@ class Attempt:
                     finally:
                         if self.profiling:
                             self.profiling.end()
-                    if trainer.kept is None:
+                    counted = curves.of_part(trainer.kept["row"], "valid") if trainer.kept else {"": math.nan}
+                    if counted and not any(map(math.isfinite, counted.values())):
                         raise Diverged("no evaluation on valid gave a finite number")
                 except Diverged as error:
                     status, reason = "diverged", str(error)
                 scores = run_record.final_scores(trainer, status)
                 self.lock.refuse_if_lost()
                 self.scores = scores | {"arrays": self._write_arrays(trainer)}
-                if self.config["runtime"]["save_model"]:
+                if self.config["runtime"]["save_model"] and trainer.kept:
                     self.scores["weights"] = saved_model.save(self.spec, trainer.task, trainer.net)
             requested = self.config["runtime"]["backend"]
             if requested not in ("auto", "torch") and not backend.ran():

@@ -128,9 +128,10 @@ def load_search(name: str) -> SearchSpec:
         if value == []:
             raise ConfigError(f"search {ident}: {key}: an empty list leaves nothing to choose from.")
         span = spec.range(key)
-        for point in spec.points:
-            if not (span.low <= point[key] <= span.high if span else point[key] in value):
-                raise ConfigError(f"search {ident}: points: {key} {point[key]} is not in its range.")
+        for at in (point[key] for point in spec.points):
+            number = isinstance(at, int | float)
+            if not (number and span.low <= at <= span.high if span else at in value):
+                raise ConfigError(f"search {ident}: points: {key} {at} is not in its range.")
     return spec
 
 

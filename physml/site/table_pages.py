@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from physml.base.errors import RecordError
 from physml.config.conf_files import without_places
-from physml.records import curves
+from physml.records import costs, curves
 from physml.records.schema import Record, scores_of
 from physml.report.outcome import State, outcome_of
 from physml.report.table.collect import Placed
@@ -151,8 +151,7 @@ def cell_context(results: Results, placed: Placed, pictures: "Pictures") -> dict
 
 
 def run_row(record: Record, value: float | None, places: int) -> dict[str, Any]:
-    cost = record.get("cost")
-    seconds = (cost.get("cpu_s") or cost["train_s"]) if cost else None
+    seconds = costs.seconds(record)
     return {
         "split": record["split"],
         "seed": record["seed"],

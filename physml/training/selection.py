@@ -7,6 +7,7 @@ it too, the learning rate as the schedule has left it.
 import math
 from typing import Any, ClassVar
 
+from physml.base.check import count, positive
 from physml.base.errors import ConfigError, suggest
 
 Row = dict[str, Any]
@@ -118,6 +119,7 @@ class Patience(Waiting):
 
     def __init__(self, epochs: int, metric: str | None) -> None:
         super().__init__(metric)
+        count("trainer.stop.epochs", epochs)
         self.epochs = epochs
 
     def stops(self, row: Row) -> bool:
@@ -170,8 +172,7 @@ class LowRate(_Rule):
 
     def __init__(self, below: float, worst: float | None, start: int, metric: str | None) -> None:
         super().__init__(metric)
-        if not below > 0:
-            raise ConfigError(f"trainer.stop.below must be positive; got {below}.")
+        positive("trainer.stop.below", below)
         self.below, self.worst, self.start = below, worst, start
 
     def stops(self, row: Row) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils._pytree import tree_map_only
 
 from physml.base.errors import ConfigError, DataError, Preempted, RecordError
@@ -73,6 +74,11 @@ class Trainer:
         for rule in (self.selector, self.stopper, self.average):
             if rule:
                 rule.bind(task.metric, self.training.in_rows)
+        mode = {"lower": "min", "higher": "max"}[task.better[task.metric]]
+        if isinstance(self.schedule, ReduceLROnPlateau) and self.schedule.mode != mode:
+            raise ConfigError(
+                f"trainer.schedule.mode must be {mode} for {task.metric}; got {self.schedule.mode}."
+            )
         self.scores_test: bool = config["runtime"]["score_test"]
         if self.selector.needs_test and not self.scores_test:
             raise ConfigError(
@@ -128,7 +134,7 @@ class Trainer:
     def _refuse_rules(self, part: Part) -> None:
         """ConfigError where a rule looks at a part that the task does not have."""
         rules = {"select": self.selector, "stop": self.stopper, "average": self.average}
-        if isinstance(self.schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        if isinstance(self.schedule, ReduceLROnPlateau):
             rules["schedule"] = self.schedule
         for key, rule in rules.items():
             looks_at_test = isinstance(rule, selection.BestTest)
@@ -317,7 +323,7 @@ class Trainer:
     def _advance_schedule(self, row: dict[str, Any] | None) -> None:
         if self.schedule is None:
             return
-        if not isinstance(self.schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
+        if not isinstance(self.schedule, ReduceLROnPlateau):
             self.schedule.step()
         elif row is not None:
             self.schedule.step(row[f"valid/{self.task.metric}"])
@@ -333,7 +339,7 @@ class Trainer:
 
     def state_dict(self) -> dict[str, Any]:
         return {
-            **{n: None if part is None else part.state_dict() for n, part in self._parts_with_state()},
+            **{name: part.state_dict() for name, part in self._parts_with_state()},
             "rng": torch.get_rng_state(),
             "cuda_rng": torch.cuda.get_rng_state(self.device) if self.device.startswith("cuda") else None,
             "loss_sum": float(self.loss_sum),
@@ -343,7 +349,7 @@ class Trainer:
 
     def _parts_with_state(self) -> list[tuple[str, Any]]:
         names = ("net", "optimizer", "schedule", "selector", "stopper", "average")
-        return [(name, getattr(self, name)) for name in names]
+        return [(name, part) for name in names if (part := getattr(self, name)) is not None]
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """RecordError if the checkpoint was written by code that has changed since."""
@@ -358,8 +364,7 @@ class Trainer:
 
     def _load(self, state: dict[str, Any]) -> None:
         for name, part in self._parts_with_state():
-            if part is not None:
-                part.load_state_dict(state[name])
+            part.load_state_dict(state[name])
         torch.set_rng_state(state["rng"])
         if state["cuda_rng"] is not None and self.device.startswith("cuda"):
             torch.cuda.set_rng_state(state["cuda_rng"], self.device)
@@ -395,9 +400,7 @@ def named(part: str, metrics: Metrics) -> dict[str, float]:
 
 def set_precision(precision: str) -> None:
     """TF32 on or off for CUDA products and convolutions: GPUs differ in their default, records must not."""
-    allowed = precision == "tf32"
-    torch.backends.cuda.matmul.allow_tf32 = allowed
-    torch.backends.cudnn.allow_tf32 = allowed
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
 
 
 def finite(batches: Iterable[Batch], task: Task, part: Part) -> Iterator[Batch]:

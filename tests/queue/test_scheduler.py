@@ -15,7 +15,7 @@ from refusals import refuses
 
 from physml.base import files, paths
 from physml.base.errors import ConfigError, InputError
-from physml.queue import planning, processes, scheduler
+from physml.queue import planning, processes, scheduler, worker
 from physml.queue.scheduler import Outcome
 from physml.records import record
 from physml.run import progress, resources
@@ -59,7 +59,7 @@ def test_a_plan_tells_every_state(forked):
     process.kill()
 
 
-def test_time_is_told_from_records_else_from_a_few_steps(forked):
+def test_time_is_told_from_records_else_from_a_few_steps(forked, monkeypatch):
     done, other = h.specs_of(h.odd("seed=0,1", step_s=0.01))
     cost = h.make(done)["cost"]
     (planned,) = planning.plan([other], probe=True)
@@ -75,6 +75,9 @@ def test_time_is_told_from_records_else_from_a_few_steps(forked):
     assert h.states([fresh]) == ["missing"]
     broken = h.spec_of(h.odd(trouble="load"))
     assert planning.plan([broken], probe=True)[0].cost.hours is None
+    monkeypatch.setattr(worker, "_part_s", lambda *_: 1.0)
+    trainer = h.odd_trainer(h.spec_of(h.odd("trainer.eval_every=2")))
+    assert worker._evaluations_s(trainer, None) == 4  # after epochs 2 and 3, and two on test
 
 
 def test_a_plan_looks_up_once_what_runs_of_one_setting_share(monkeypatch):

@@ -25,14 +25,15 @@ def results(tmp_path, monkeypatch):
 def test_core_hours_are_cpu_time_or_of_old_records_the_clock_and_scaled_to_the_core_at_hand():
     assert costs.core_hours(RECORD) == pytest.approx(36 / 3600)
     assert costs.core_hours(OLD) == pytest.approx(59 / 3600)
-    assert costs.core_hours(RECORD | {"machine": {"device": "NVIDIA H100"}}) == pytest.approx(59 / 3600)
+    gpu, both = (RECORD | {"machine": {"device": name}} for name in ("NVIDIA H100", "NVIDIA H100 + cpu"))
+    assert costs.core_hours(gpu) == costs.core_hours(both) == pytest.approx(59 / 3600)
+    assert [costs.seconds(record) for record in (RECORD, OLD, gpu, both)] == [30.0, 50.0, 50.0, 50.0]
     assert costs.core_hours(RECORD | {"cost": None}) == 0
     cost = costs.of_record(RECORD)
     assert (cost.ms_per_step, cost.memory_mib, cost.gpu_mib) == (300.0, 300.0, None)
     assert cost.on(120.0).hours == pytest.approx(cost.hours / 2) and cost.on(120.0).ms_per_step == 150.0
     assert cost.on(None) is cost and costs.of_record(OLD).on(120.0) == costs.of_record(OLD)
     assert costs.of_record(RECORD | {"status": "diverged"}) is None
-    gpu, both = (RECORD | {"machine": {"device": name}} for name in ("NVIDIA H100", "NVIDIA H100 + cpu"))
     assert costs.of_record(gpu) is costs.of_record(RECORD, cpu=False) is None
     assert costs.of_record(gpu, cpu=False).gpu_mib == 300.0
     assert costs.of_record(both) is costs.of_record(both, cpu=False) is None
@@ -46,6 +47,9 @@ def test_measured_costs_are_kept_in_lines_and_a_damaged_one_is_named(tmp_path):
         file.write("[1, 2]\n")
     says = r"costs.jsonl, line 2: a measured cost was expected; got '\[1, 2\]'"
     refuses(RecordError, says, costs.measured)
+    (tmp_path / costs.NAME).unlink()
+    os.mkfifo(tmp_path / costs.NAME)
+    refuses(RecordError, r"costs.jsonl cannot be read: a FIFO, expected a file", costs.measured)
 
 
 def test_hours_of_settings_are_those_of_cpus_on_the_reference_core(tmp_path, monkeypatch):
@@ -67,8 +71,3 @@ def test_what_is_no_measurement_counts_as_unknown(wrong):
 def test_a_line_of_others_is_one_with_a_key_and_an_experiment(wrong, tmp_path):
     (tmp_path / costs.NAME).write_text(wrong + "\n")
     refuses(RecordError, r"costs.jsonl, line 1: a measured cost was expected", costs.measured)
-
-
-def test_measured_costs_are_read_from_a_file_alone(tmp_path):
-    os.mkfifo(tmp_path / costs.NAME)
-    refuses(RecordError, r"costs.jsonl cannot be read: a FIFO, expected a file", costs.measured)

@@ -35,9 +35,11 @@ def test_a_loss_that_is_not_a_number_is_divergence(capsys):
 
 
 def test_an_endless_learning_rate_and_no_finite_number_on_valid_are_divergence():
-    overrides = h.odd("optim=sgd", "optim.lr=1e30", "optim.momentum=0.9")
-    assert run(overrides) == 1
-    assert record(overrides)["status"] == "diverged"
+    endless = h.odd("optim=sgd", "optim.lr=1e38", "optim.momentum=0.9", "runtime.save_model=true")
+    assert run(endless) == 1
+    assert record(endless)["status"] == "diverged" and record(endless).get("weights") is None
+    last = [*endless, "trainer.max_steps=1", "trainer.select._target_=physml.training.selection.Last"]
+    assert run(last) == 1  # the loss of its only step is a number
     overrides = h.odd(trouble="nan_score")
     assert run(overrides) == 1
     ended = record(overrides)

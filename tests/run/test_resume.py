@@ -20,10 +20,10 @@ from physml.run.state import state_of
 from physml.training import checkpoint
 from physml.training.trainer import Trainer
 
-RATES = "torch.optim.lr_scheduler"
+RATES, OWN_RATES = "torch.optim.lr_scheduler", "physml.training.schedules"
 SCHEDULES = {
     "steps": f"{{_target_: {RATES}.MultiStepLR, milestones: [1, 3], gamma: 0.3}}",
-    "plateau": f"{{_target_: {RATES}.ReduceLROnPlateau, patience: 0, factor: 0.5}}",
+    "plateau": f"{{_target_: {OWN_RATES}.CumulativePlateau, mode: min, factor: 0.5, patience: 2, start: 2}}",
     "cosine": f"{{_target_: {RATES}.CosineAnnealingLR, T_max: 5}}",
     "cycle": f"{{_target_: {RATES}.OneCycleLR, max_lr: 0.05, total_steps: 8}}",
 }

@@ -336,6 +336,9 @@ def test_repeats_have_files_of_their_own_and_show_the_spread(conf, simulate, cap
     assert str(spread) in capsys.readouterr().out
     total = len(runs.records)
     assert carried_out(repeats=3) == 0 and len(runs.records) == total
+    other = repeats[2] | {"search": repeats[2]["search"] | {"trials": 5}}
+    search_results.results_path(f"{ID}-repeat3").write_text(json.dumps(other))
+    assert search_results.spread_of_search(ID).values == tuple(means[:2])  # the third was another search
 
 
 def test_a_plan_has_stages_trials_and_hours(conf, monkeypatch):
@@ -502,8 +505,9 @@ def test_what_a_search_sets_goes_to_the_final_runs(conf, simulate):
     assert searched(conf)["lstm"]["set"]["trainer.stop"] == stop
     assert compose.compose([f"experiment={LSTM}"]).config["trainer"]["stop"] == stop
     assert result["search"]["set"] == {"trainer.stop": stop}
-    write(conf, points=[{"optim.lr": 0.9}])
-    refuses(ConfigError, r"points: optim.lr 0.9 is not in its range", carried_out)
+    for wrong in (0.9, "fast"):
+        write(conf, points=[{"optim.lr": wrong}])
+        refuses(ConfigError, rf"points: optim.lr {wrong} is not in its range", carried_out)
 
 
 def test_a_study_makes_the_searches_of_another(conf, monkeypatch):

@@ -46,23 +46,6 @@ def test_the_rate_falls_after_so_many_evaluations_that_were_no_better(arguments,
     assert rates([float(v) for v in values], **arguments) == pytest.approx(after)
 
 
-def test_a_schedule_that_is_loaded_goes_on_as_it_would_have():
-    values, cut = [3.0, 4.0, 4.0, 4.0, 4.0, 2.0, 4.0, 4.0], 4
-    first, second = optimizer(), optimizer()
-    kept = CumulativePlateau(first, "min", factor=0.5, patience=2, start=2)
-    for value in values[:cut]:
-        first.step()
-        kept.step(value)
-    loaded = CumulativePlateau(second, "min", factor=0.5, patience=2, start=2)
-    loaded.load_state_dict(kept.state_dict())
-    second.load_state_dict(first.state_dict())
-    for value in values[cut:]:
-        for opt, schedule in ((first, kept), (second, loaded)):
-            opt.step()
-            schedule.step(value)
-    assert second.param_groups[0]["lr"] == first.param_groups[0]["lr"] == 0.125
-
-
 @pytest.mark.parametrize(
     ("worst", "metric", "values", "lrs", "stop"),
     [
@@ -80,11 +63,14 @@ def test_a_low_rate_stops(worst, metric, values, lrs, stop):
     assert next((row["epoch"] for row in rows if rule.stops(row)), None) == stop
 
 
-def test_wrong_arguments_and_a_rate_that_nothing_is_below_are_refused():
+def test_wrong_arguments_a_rate_that_nothing_is_below_and_a_plateau_of_another_direction_are_refused():
     for wrong in ({"patience": 0}, {"factor": 1.0}):
         refuses(InputError, next(iter(wrong)), rates, [1.0], **wrong)
     below = {"below": 0.0, "worst": None, "start": 1, "metric": None}
-    refuses(ConfigError, r"trainer\.stop\.below must be positive; got 0", selection.LowRate, **below)
+    refuses(InputError, r"trainer\.stop\.below must be positive; got 0", selection.LowRate, **below)
+    plateau = "{_target_: torch.optim.lr_scheduler.ReduceLROnPlateau, mode: max}"
+    spec = h.spec_of(h.odd(f"trainer.schedule={plateau}"))
+    refuses(ConfigError, r"trainer\.schedule\.mode must be min for mse; got max", h.odd_trainer, spec)
 
 
 def test_a_run_ends_before_an_epoch_of_a_rate_that_is_too_low(monkeypatch):

@@ -5,7 +5,7 @@ import run_harness as h
 from refusals import refuses
 from run_harness import bound, scripted
 
-from physml.base.errors import ConfigError
+from physml.base.errors import ConfigError, InputError
 from physml.records import record
 from physml.training import selection
 from physml.training.trainer import Trainer
@@ -62,6 +62,8 @@ def test_a_value_that_is_reached_stops(metric, value, values, stop):
 def test_an_unknown_metric_of_a_stopping_rule_and_a_value_out_of_reach_are_refused():
     for rule in (selection.Reached(1.0, "msee"), selection.Patience(1, "msee")):
         refuses(ConfigError, r"trainer\.stop\.metric: no metric msee\. Did you mean mse", bound, rule)
+    for rule in (selection.Patience, selection.CumulativePatience):  # it would stop whatever comes
+        refuses(InputError, r"trainer\.stop\.epochs must be positive; got 0", rule, 0, None)
     for value in (NAN, INF, -INF):
         says = r"trainer\.stop\.value must be a finite number; got"
         refuses(ConfigError, says, selection.Reached, value, None)

@@ -164,8 +164,8 @@ def power_of(n: int, d_z: float, alpha: float = ALPHA) -> float:
 
     if n < 2:
         raise InputError(f"a paired t-test needs at least 2 pairs; got {n}.")
-    if math.isinf(d_z):
-        return 1.0
+    if math.isinf(d_z):  # equal differences: the sign test
+        return float(2.0 ** (1 - n) < alpha)
     t, shift = t_quantile(n - 1, 1 - alpha), abs(d_z) * math.sqrt(n)
     wrong_sign = nctdtr(n - 1, shift, -t) if shift < FAR else 0.0
     return float(1 - nctdtr(n - 1, shift, t) + wrong_sign)

@@ -52,8 +52,8 @@ class Gain:
 
         error = self.sd / math.sqrt(self.n)
         if margin is None:
-            if error == 0.0:
-                return 1.0 if self.mean == 0.0 else 0.0
+            if error == 0.0:  # a t-test would find any difference: the sign test counts
+                return 1.0 if self.mean == 0.0 else 2.0 ** (1 - self.n)
             return 2 * below(-abs(self.mean) / error)
         if error == 0.0:
             return 0.0 if abs(self.mean) <= margin * (1 + 10.0**-DIGITS) else 1.0

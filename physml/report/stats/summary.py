@@ -96,6 +96,7 @@ def summarise(values: Sequence[float], better: Better, bounds: Bounds = (-math.i
     if n == 1:
         return Summary(1, mean, None, None, None, best)
     sd = math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1))
+    sd = sd if sd > 1e-9 * max(map(abs, values)) else 0.0  # runs apart by rounding alone have no spread
     half = t_quantile(n - 1) * sd / math.sqrt(n)
     return Summary(n, mean, sd, max(bounds[0], mean - half), min(bounds[1], mean + half), best)
 

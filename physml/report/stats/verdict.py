@@ -119,6 +119,6 @@ def verdict(comparison: Comparison, settings: Settings, quoted: bool, chance: st
     if settings.settled:
         return State(SETTLED.get(outcome, outcome), reason)
     if outcome == "worse":
-        search = "" if settings.trials is None else f" ({settings.trials} trials)"
+        search = f" ({settings.spent} trials)" if settings.spent else ""
         return State(f"not reached by our search{search}" if search else "not reached with our settings")
     return State(OURS.get(outcome, outcome), reason)

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from physml.base.errors import suggest
-from physml.records.costs import REFERENCE_GFLOPS, Rest, core_hours, of_record, rest
+from physml.records.costs import REFERENCE_GFLOPS, Rest, core_hours, of_record, rest, seconds
 from physml.records.schema import Record, scores_of
 from physml.records.searches import SearchSpread
 from physml.report.outcome import State
@@ -240,7 +240,7 @@ def _cell(
         over=min(gains.items(), key=lambda named: named[1].mean, default=None),
         params_ours=some[0].get("n_parameters") if some else None,
         core_hours=sum(map(core_hours, some)) if costs else None,
-        train_s=_median(cost.get("cpu_s") or cost["train_s"] for cost in costs),
+        train_s=_median(map(seconds, some)),
         ms_per_step=_median(cost["ms_per_step"] for cost in costs),
         peak_memory_mib=_median(cost.get("peak_memory_mib") for cost in costs),
         yours=tuple(_yours(record, column, runs) for record in yours if runs.owns(record)),

@@ -135,7 +135,7 @@ def signed(value: float, form: str) -> str:
 def cell_texts(cell: CellResult, column: Column, places: int) -> dict[str, str]:
     """Texts of a cell, by the names that `--latex --show` and templates of the site have for them.
 
-    time: the median over runs of the whole training (CPU seconds, where recorded), and of one step. memory:
+    time: the median over runs of the whole training (`costs.seconds`), and of one step. memory:
     the median of the peak: of the process on a CPU, of the device's memory on a GPU.
     """
     ours = NONE if cell.params_ours is None else f"{cell.params_ours:,}"

@@ -197,11 +197,7 @@ def incomparable(column: Column, cell: Cell, runs: Runs) -> str | None:
         data = record.get("data") or {}
         if record.get("short") or (record.get("config") or {}).get("profile") == "smoke":
             return "short budget"
-        if (kind := data.get("kind")) in (
-            "substitute data",
-            "undeclared data",
-            UNVERIFIED,
-        ):
+        if (kind := data.get("kind")) in ("substitute data", "undeclared data", UNVERIFIED):
             return str(kind)
         if str(data.get("fingerprint") or "").startswith("differs"):
             return "different data"

@@ -22,7 +22,6 @@ NOTHING = {  # by a state that some cell has
     "stale": "The runs here have other settings, or data, than this table today.",
     "": "Nothing of this table has been trained here yet.",
 }
-SAME = 1e-9  # relative: runs apart by rounding alone have no spread
 NAMED = 3  # rows or columns that a made sentence names
 
 
@@ -108,11 +107,11 @@ def said_places(summary: Summary, published: Published | None) -> int:
     Example:
         >>> said_places(Summary(10, 0.2903, 0.0569, 0.25, 0.33, 0.23), Published(0.2, digits=1))
         2
-        >>> said_places(Summary(5, 31.9, 1e-15, 31.9, 31.9, 31.9), None)  # 31.90
+        >>> said_places(Summary(5, 31.9, 0.0, 31.9, 31.9, 31.9), None)  # 31.90
         2
     """
     printed = published.digits if published and published.digits is not None else 0
-    if not summary.sd or summary.sd < SAME * abs(summary.mean):
+    if not summary.sd:
         size = math.floor(math.log10(abs(summary.mean))) if summary.mean else 0
         return max(0, min(2, 3 - size))
     size = math.floor(math.log10(summary.sd))

@@ -96,6 +96,10 @@ def test_equal_or_few_runs_are_a_tie_or_no_verdict_and_only_common_ones_are_pair
     same = {(0, seed): 0.1 + 0.2 for seed in range(5)}
     rounded = claims.gain(same, dict.fromkeys(same, 0.3), "higher")
     assert (rounded.mean, rounded.sd, rounded.p_value()) == (0.0, 0.0, 1.0)
+    for n, word in ((5, "cannot be told apart"), (6, "holds")):  # no spread: the sign test
+        alike = gain(by_seed([0.4] * n), by_seed([0.3] * n), "higher")
+        assert (alike.sd, alike.p_value()) == (0.0, 2 * 0.5**n)
+        assert order_verdict(alike, alike.p_value(), settled=True) == word
 
 
 def test_a_tie_and_that_it_is_contradicted_only_after_correction_for_all_comparisons() -> None:

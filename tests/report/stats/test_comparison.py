@@ -104,7 +104,7 @@ def test_a_margin_needs_a_reason_and_no_sign() -> None:
     refuses(InputError, "relative must not be negative", Margin, relative=-0.1, reason="x")
 
 
-SEARCHED = Settings("searched here", 24)
+SEARCHED = Settings("searched here", 22, drawn=24)
 WORDS = [
     ("agrees", "agrees", "reached", "context: alike"),
     ("better", "differs: better", "exceeded", "context: ours better"),

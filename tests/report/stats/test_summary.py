@@ -38,6 +38,7 @@ def test_direction_decides_the_best_one_run_has_no_spread_and_an_interval_ends_w
     assert stats.summarise([1.0, 3.0], "higher").best == 3.0
     assert stats.summarise([1.0, 3.0], "lower").best == 1.0
     assert stats.summarise([2.0], "lower") == Summary(1, 2.0, None, None, None, 2.0)
+    assert stats.summarise([31.900000000000002] * 5, "higher").sd == 0.0  # of numpy 4e-15
     ours = stats.summarise([99.0, 100.0, 100.0], "higher", bounds=(0.0, 100.0))
     assert ours.high == 100.0 and ours.low is not None and ours.low < ours.mean
     assert stats.summarise([0.1, 0.9, 0.2], "lower", bounds=(0.0, math.inf)).low == 0.0
