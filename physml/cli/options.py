@@ -54,7 +54,7 @@ def smoke_roots(smoke: bool) -> Iterator[None]:
     before = dict(os.environ)
     roots = {name: Path(before[name]) for name in ("PHYSML_RESULTS", "PHYSML_RUNS") if before.get(name)}
     apart = {name: root if root.name == "smoke" else root / "smoke" for name, root in roots.items()}
-    results = apart.get("PHYSML_RESULTS") or Path(tempfile.mkdtemp(prefix="physml-smoke-"))
+    results = apart.get("PHYSML_RESULTS") or Path(tempfile.mkdtemp(prefix="physml-"), "smoke")
     apart["PHYSML_RESULTS"] = results
     os.environ |= {name: str(root) for name, root in apart.items()}
     try:

@@ -69,6 +69,7 @@ def perform(
             show_again(spec, done)
             return {**done, "skipped": True}
         writable(spec)
+        _kept(spec)
         files.sweep(spec.record_path)
         if force and not forced.exists():
             checkpoint.remove(spec.work_folder)
@@ -79,6 +80,13 @@ def perform(
             history.forget(spec.work_folder)
         forced.unlink(missing_ok=True)
         return recorded
+
+
+def _kept(spec: RunSpec) -> None:
+    """Leave the spec where `physml status` looks, unless a scheduler has; on a full disk the run goes on."""
+    with contextlib.suppress(OSError):
+        if not spec.file.exists():
+            files.write_json(spec.file, {"spec": spec.to_json()})
 
 
 def writable(spec: RunSpec) -> None:
