@@ -80,7 +80,8 @@ def plan(specs: list[RunSpec], *, force: bool = False, probe: bool = False) -> l
                 else:
                     cost = _of_records(*setting, on_cpu(spec)) or _of_probe(spec, probe)
                     substitute = substitute_for(spec.config, spec.datasets)
-                    others = _of_other_settings(*setting) if spec.config["experiment"] else 0
+                    full = spec.config["experiment"] and spec.config["profile"] == "full"
+                    others = _of_other_settings(*setting) if full else 0
                     known[setting] = Planned(spec, state, cost, substitute=substitute, others=others)
             shared = known[setting]
             row = replace(shared, spec=spec, state="blocked" if shared.reason else state)

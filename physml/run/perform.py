@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from physml.base import files, opened
-from physml.base.errors import DataError, RunFailed
+from physml.base.errors import DataError, PhysmlError, Preempted, RunFailed
 from physml.base.lock import held
 from physml.base.paths import display_path, results_roots
 from physml.config.identity import payload
@@ -69,12 +69,12 @@ def perform(
             show_again(spec, done)
             return {**done, "skipped": True}
         writable(spec)
-        _kept(spec)
         files.sweep(spec.record_path)
         if force and not forced.exists():
             checkpoint.remove(spec.work_folder)
             forced.touch()
-        with history.counted(spec.work_folder), _logging(spec.work_folder / "log.txt"):
+        log = spec.work_folder / "log.txt"
+        with history.counted(spec.work_folder), _listed(spec), _logging(log):
             recorded = Attempt(spec, report, interrupt, tables or [], lock).carry_out()
         if recorded["status"] in DONE:
             history.forget(spec.work_folder)
@@ -82,11 +82,19 @@ def perform(
         return recorded
 
 
-def _kept(spec: RunSpec) -> None:
-    """Leave the spec where `physml status` looks, unless a scheduler has; on a full disk the run goes on."""
-    with contextlib.suppress(OSError):
-        if not spec.file.exists():
+@contextlib.contextmanager
+def _listed(spec: RunSpec) -> Iterator[None]:
+    """Leave the spec where `physml status` looks, unless a scheduler has, or the run is refused."""
+    new = not spec.file.exists()
+    with contextlib.suppress(OSError):  # on a full disk the run goes on
+        if new:
             files.write_json(spec.file, {"spec": spec.to_json()})
+    try:
+        yield
+    except PhysmlError as error:
+        if new and not isinstance(error, Preempted):
+            spec.file.unlink(missing_ok=True)
+        raise
 
 
 def writable(spec: RunSpec) -> None:
