@@ -11,8 +11,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from physml.base.errors import ConfigError, DataError
-from physml.base.paths import display_path, results_root, work_root
+from physml.base.errors import ConfigError
+from physml.base.paths import results_root, unwritable, work_root
 
 if TYPE_CHECKING:
     from physml.queue.requested import RunOptions
@@ -91,10 +91,7 @@ def results_folder(kind: str, own: bool = False) -> Iterator[Path]:
     try:
         yield folder
     except OSError as error:
-        raise DataError(
-            f"{display_path(folder)} cannot be written: {error.strerror or error}. "
-            "Free space, or set PHYSML_RESULTS to another folder."
-        ) from error
+        raise unwritable(folder, error) from error
 
 
 def _jobs(text: str) -> int | None:

@@ -100,7 +100,7 @@ def _plan(name: str, options: argparse.Namespace) -> int:
         hours = "" if stage.hours is None else f"{stage.hours:.2f}"
         rows.append(Line((str(stage.runs), str(stage.done), hours, stage.text)))
     known = [stage.hours for stage in planned if stage.hours is not None]
-    text = f"in all{'' if len(known) == len(planned) else ', as far as known' if known else ', hours not known'}"
+    text = "in all" if len(known) == len(planned) else "in all, as far as known"
     runs, done = sum(stage.runs for stage in planned), sum(stage.done for stage in planned)
     rows.append(Line((str(runs), str(done), f"{sum(known):.2f}" if known else "", text)))
     print(aligned(rows))

@@ -102,7 +102,7 @@ def _refuse_unknown(group: str, name: str) -> None:
     if (of_experiment and (name == "null" or is_path(name))) or is_name(group, name):
         return
     if name.startswith("{"):
-        raise ConfigError(f"{group} names a file of conf/{group}; set its keys one by one: {group}.KEY=VALUE.")
+        raise ConfigError(f"{group} names a config file. Set keys of it one by one: {group}.KEY=VALUE.")
     if of_experiment and any(f"{suffix}:" in name for suffix in conf_files.YAML):
         raise ConfigError(f"{name}: a row's name has letters, digits and `_.-` alone.")
     if "," in name or name.startswith("glob("):

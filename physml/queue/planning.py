@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ def at_places(spec: RunSpec, places: Sequence[tuple[int, int]]) -> list[RunSpec]
     ]
 
 
-def plan(specs: list[RunSpec], *, force: bool = False, probe: bool = False) -> list[Planned]:
+def plan(specs: Iterable[RunSpec], *, force: bool = False, probe: bool = False) -> list[Planned]:
     """Each run with its state; with `probe`, missing ones are measured for a few steps if no record tells."""
     rows = []
     known: dict[tuple[str, str], Planned] = {}  # the first run of each setting, with what all of them share

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from physml.base import files, opened
-from physml.base.errors import DataError, PhysmlError, Preempted, RunFailed
+from physml.base.errors import RunFailed
 from physml.base.lock import held
-from physml.base.paths import display_path, results_roots
+from physml.base.paths import display_path, results_roots, unwritable
 from physml.config.identity import payload
 from physml.data.datasets import UNVERIFIED
 from physml.records import record
@@ -73,28 +73,12 @@ def perform(
         if force and not forced.exists():
             checkpoint.remove(spec.work_folder)
             forced.touch()
-        log = spec.work_folder / "log.txt"
-        with history.counted(spec.work_folder), _listed(spec), _logging(log):
+        with history.counted(spec.work_folder), _logging(spec.work_folder / "log.txt"):
             recorded = Attempt(spec, report, interrupt, tables or [], lock).carry_out()
         if recorded["status"] in DONE:
             history.forget(spec.work_folder)
         forced.unlink(missing_ok=True)
         return recorded
-
-
-@contextlib.contextmanager
-def _listed(spec: RunSpec) -> Iterator[None]:
-    """Leave the spec where `physml status` looks, unless a scheduler has, or the run is refused."""
-    new = not spec.file.exists()
-    with contextlib.suppress(OSError):  # on a full disk the run goes on
-        if new:
-            files.write_json(spec.file, {"spec": spec.to_json()})
-    try:
-        yield
-    except PhysmlError as error:
-        if new and not isinstance(error, Preempted):
-            spec.file.unlink(missing_ok=True)
-        raise
 
 
 def writable(spec: RunSpec) -> None:
@@ -105,10 +89,7 @@ def writable(spec: RunSpec) -> None:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(4096))
     except OSError as error:
-        raise DataError(
-            f"{display_path(folder)} cannot be written: {error.strerror}. "
-            "Free space, or set PHYSML_RESULTS to another folder."
-        ) from error
+        raise unwritable(folder, error) from error
 
 
 @contextlib.contextmanager

@@ -37,6 +37,7 @@ class RunSpec:
 
     @property
     def file(self) -> Path:
+        """The spec itself, where `physml status` looks."""
         return self.work_folder / "spec.json"
 
     @property

@@ -235,17 +235,10 @@ def refuse_parts(name: str, parts: Mapping[Any, Any]) -> None:
 
 
 def tensor(array: Any) -> Tensor:
-    """A tensor as it is, anything else as one of float32 or int64."""
-    if isinstance(array, Tensor):
-        return array
-    array = np.ascontiguousarray(array)
-    if array.dtype.kind not in "biuf":
-        raise DataError(f"arrays must hold real numbers; got {array.dtype}. Code classes as 0, 1, 2, ...")
-    result = torch.from_numpy(array)
-    return result.float() if result.is_floating_point() else result.long()
-
-
-def targets(array: Any) -> Tensor:
-    """Numbers as they are, classes as int64."""
-    y = tensor(array)
-    return y if y.is_floating_point() else y.long()
+    """Numbers as float32, whole ones as int64."""
+    if not isinstance(array, Tensor):
+        array = np.ascontiguousarray(array)
+        if array.dtype.kind not in "biuf":
+            raise DataError(f"arrays must hold real numbers; got {array.dtype}. Code classes as 0, 1, 2, ...")
+        array = torch.from_numpy(array)
+    return array.float() if array.is_floating_point() else array.long()

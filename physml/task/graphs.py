@@ -15,7 +15,7 @@ from physml.base.errors import DataError
 from physml.data.datasets import Arrays
 from physml.data.splits import parted
 from physml.data.store import Store
-from physml.task.base import Part, Task, targets, tensor
+from physml.task.base import Part, Task, tensor
 from physml.task.batch import Batch
 
 
@@ -79,7 +79,7 @@ class ManyGraphs(Task):
         for part, chosen in parts.items():
             if not len(chosen):
                 raise DataError(f"{name}, part {part}: there are no graphs. Make the other parts smaller.")
-        self._x, self._target = tensor(x).float(), targets(target)
+        self._x, self._target = tensor(x).float(), tensor(target)
         self._edges = torch.from_numpy(np.ascontiguousarray(arrays["edge_index"]))  # may be of a narrow type
         self._nodes_of, self._edges_of = Runs(arrays["node_offsets"]), Runs(arrays["edge_offsets"])
         self._graphs = {

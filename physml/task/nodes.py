@@ -16,7 +16,7 @@ from physml.base.errors import DataError
 from physml.data import graphs
 from physml.data.datasets import Arrays
 from physml.data.store import Store
-from physml.task.base import Better, Metrics, Part, Readout, Sums, Task, refuse_parts, targets, tensor
+from physml.task.base import Better, Metrics, Part, Readout, Sums, Task, refuse_parts, tensor
 from physml.task.batch import Batch
 from physml.task.classes import Classes, refuse_labels
 from physml.task.trivial import score_reference
@@ -46,7 +46,7 @@ class OneGraph(Task):
         """
         name = type(self).__name__
         refuse_parts(name, split)
-        self._x, self._y, self._edge_index = tensor(x).float(), targets(y), tensor(edge_index).long()
+        self._x, self._y, self._edge_index = tensor(x).float(), tensor(y), tensor(edge_index).long()
         n = len(self._y)
         if self._x.dim() != 2 or len(self._x) != n:
             raise DataError(f"{name}: {n} nodes need features ({n}, D); got {tuple(self._x.shape)}.")
@@ -58,7 +58,7 @@ class OneGraph(Task):
             if nodes.min() < 0 or nodes.max() >= n:
                 raise DataError(f"{name}, part {part}: node {int(nodes.max())} is none of {n}, from 0 on.")
         self.sizes = {part: len(nodes) for part, nodes in self._nodes.items()}
-        self.check_targets()
+        self.check_tensor()
         self._facts = {**self.data_facts(store), "n_nodes": n, "n_edges": self._edge_index.shape[1]}
         known = [nodes for part, nodes in self._nodes.items() if part != "test"]
         self.tell_leaks(int(torch.isin(self._nodes["test"], torch.cat(known)).sum()), "nodes")
@@ -69,7 +69,7 @@ class OneGraph(Task):
         x, split = graphs.dense_features(arrays), graphs.fixed_split(arrays, k)
         self.place(x, edge_index, arrays["y"], split, store)
 
-    def check_targets(self) -> None:
+    def check_tensor(self) -> None:
         """DataError where the targets of some part can't be right. Called when all are placed."""
 
     def to(self, device: str) -> None:
@@ -119,7 +119,7 @@ class NodeClasses(Classes, OneGraph):
 
     better: ClassVar[Better] = {**Classes.better, "noisy_cross_entropy": "lower"}
 
-    def check_targets(self) -> None:
+    def check_tensor(self) -> None:
         refuse_labels(self, {cast(Part, part): self._y[at] for part, at in self._nodes.items()})
 
     def judged(self, output: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -208,7 +208,7 @@ class NodeValues(OneGraph):
 
     d_out: int = 1
 
-    def check_targets(self) -> None:
+    def check_tensor(self) -> None:
         self._mean = self._y.double().mean().item()
         if not torch.isfinite(self._y).all() or self._mean <= 0:
             raise DataError(f"{type(self).__name__}: values must be finite, with a mean above 0.")

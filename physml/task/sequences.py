@@ -17,7 +17,7 @@ from physml.base.errors import DataError, InputError
 from physml.data.files.labels import in_both
 from physml.data.splits import Part
 from physml.data.store import Store
-from physml.task.base import Better, Metrics, Readout, Sums, Task, refuse_parts, targets, tensor
+from physml.task.base import Better, Metrics, Readout, Sums, Task, refuse_parts, tensor
 from physml.task.batch import Batch
 from physml.task.classes import Classes, refuse_labels
 from physml.task.trivial import score_reference
@@ -165,9 +165,9 @@ class Valued(InMemory):
 
 
 def _tensors(items: Items) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Input, target and lengths as tensors."""
+    """Input, target and lengths; an input that is a tensor, of bytes say, stays as it is."""
     x, y, *lengths = items
-    return tensor(x), targets(y), tensor(lengths[0]) if lengths else None
+    return x if isinstance(x, Tensor) else tensor(x), tensor(y), tensor(lengths[0]) if lengths else None
 
 
 def _check_input(name: str, x: Tensor, d_in: int, tokens: bool) -> None:
@@ -183,7 +183,7 @@ def _check_input(name: str, x: Tensor, d_in: int, tokens: bool) -> None:
         raise InputError(f"{name}: inputs must have axes (N, T, D); got {tuple(x.shape)}.")
     if x.is_floating_point():
         bad = ~torch.isfinite(x).flatten(1).all(1)
-        if n := int(bad.sum()):
+        if n := bad.sum().item():
             raise DataError(
-                f"{name}: NaN or infinite values in {n} item{'s' * (n > 1)}, first at {int(bad.nonzero()[0])}."
+                f"{name}: NaN or infinite values in {n} item{'s' * (n > 1)}, first at {bad.int().argmax()}."
             )

@@ -143,8 +143,8 @@ def test_tensors_masks_and_other_types_give_the_same_and_nodes_in_two_parts_are_
     masks = {part: np.isin(np.arange(N), nodes) for part, nodes in arrays["split"].items()}
     change = {"split": masks, "x": arrays["x"].astype(float), "y": arrays["y"].astype(np.int32)}
     change["edge_index"] = torch.from_numpy(arrays["edge_index"]).int()
-    for change in (change, {name: torch.as_tensor(a) for name, a in change.items() if name != "split"}):
-        other = loaded(store, **change)
+    tensors = {name: torch.as_tensor(a) for name, a in change.items() if name != "split"}
+    for other in (loaded(store, **change), loaded(store, **tensors)):
         for part in PARTS:
             for a, b in zip(vars(whole(task, part)).values(), vars(whole(other, part)).values(), strict=True):
                 assert a is b or (a.dtype == b.dtype and torch.equal(a, b))

@@ -64,7 +64,7 @@ class Column:
         power = re.fullmatch(r"1e([+-]?\d+)", "1e-2" if known == "higher" and self.unit == "%" else self.unit)
         if power and not math.isclose(self.scale, 10.0 ** -int(power[1])):
             needed = f"the unit {self.unit} needs scale: {10.0 ** -int(power[1]):g}"
-            raise ConfigError(f"column {self.key}: {needed}, for records hold plain values; got {self.scale:g}.")
+            raise ConfigError(f"column {self.key}: {needed}; got {self.scale:g}. Records hold plain values.")
 
     @property
     def bounds(self) -> Bounds:

@@ -476,7 +476,7 @@ def row(**keys: Any) -> dict[str, Any]:
         ),
         (column(metric="rmse"), "metric must look like test/rmse"),
         (column(scale=0), "scale must be positive"),
-        (column(scale=1000), "the unit 1e-2 needs scale: 100, .*; got 1000"),
+        (column(scale=1000), "the unit 1e-2 needs scale: 100; got 1000"),
         (column(metric="test/accuracy", better="higher", unit="%", scale=1), "the unit % needs scale: 100"),
         (column(scale=True), "scale must be a number; got True"),
         (column(better="smaller"), "better must be one of 'lower', 'higher'"),
