@@ -225,6 +225,7 @@ def files_facts(used: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
 
 
 def refuse_parts(name: str, parts: Mapping[Any, Any]) -> None:
+    """InputError where parts have other names, or train or test is not there."""
     if strange := [part for part in parts if part not in PARTS]:
         raise InputError(
             f"{name}: parts must be named train, valid and test; got {strange[0]!r}. "
@@ -232,6 +233,12 @@ def refuse_parts(name: str, parts: Mapping[Any, Any]) -> None:
         )
     if lacking := [part for part in ("train", "test") if part not in parts]:
         raise InputError(f"{name}: there is no part {lacking[0]}; got {', '.join(parts) or 'none'}.")
+
+
+def refuse_empty(name: str, kind: str, sizes: Mapping[Any, int]) -> None:
+    for part, n in sizes.items():
+        if not n:
+            raise DataError(f"{name}, part {part}: there are no {kind}. Make the other parts smaller.")
 
 
 def tensor(array: Any) -> Tensor:

@@ -16,7 +16,7 @@ from physml.base.errors import DataError
 from physml.data import graphs
 from physml.data.datasets import Arrays
 from physml.data.store import Store
-from physml.task.base import Better, Metrics, Part, Readout, Sums, Task, refuse_parts, tensor
+from physml.task.base import Better, Metrics, Part, Readout, Sums, Task, refuse_empty, refuse_parts, tensor
 from physml.task.batch import Batch
 from physml.task.classes import Classes, refuse_labels
 from physml.task.trivial import score_reference
@@ -52,13 +52,12 @@ class OneGraph(Task):
             raise DataError(f"{name}: {n} nodes need features ({n}, D); got {tuple(self._x.shape)}.")
         self.n_nodes, self.d_in = self._x.shape
         self._nodes = {part: _positions(nodes) for part, nodes in split.items()}
+        self.sizes = {part: len(nodes) for part, nodes in self._nodes.items()}
+        refuse_empty(name, "nodes", self.sizes)
         for part, nodes in self._nodes.items():
-            if not len(nodes):
-                raise DataError(f"{name}, part {part}: there are no nodes. Take another split.")
             if nodes.min() < 0 or nodes.max() >= n:
                 raise DataError(f"{name}, part {part}: node {int(nodes.max())} is none of {n}, from 0 on.")
-        self.sizes = {part: len(nodes) for part, nodes in self._nodes.items()}
-        self.check_tensor()
+        self.check_targets()
         self._facts = {**self.data_facts(store), "n_nodes": n, "n_edges": self._edge_index.shape[1]}
         known = [nodes for part, nodes in self._nodes.items() if part != "test"]
         self.tell_leaks(int(torch.isin(self._nodes["test"], torch.cat(known)).sum()), "nodes")
@@ -69,7 +68,7 @@ class OneGraph(Task):
         x, split = graphs.dense_features(arrays), graphs.fixed_split(arrays, k)
         self.place(x, edge_index, arrays["y"], split, store)
 
-    def check_tensor(self) -> None:
+    def check_targets(self) -> None:
         """DataError where the targets of some part can't be right. Called when all are placed."""
 
     def to(self, device: str) -> None:
@@ -119,7 +118,7 @@ class NodeClasses(Classes, OneGraph):
 
     better: ClassVar[Better] = {**Classes.better, "noisy_cross_entropy": "lower"}
 
-    def check_tensor(self) -> None:
+    def check_targets(self) -> None:
         refuse_labels(self, {cast(Part, part): self._y[at] for part, at in self._nodes.items()})
 
     def judged(self, output: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -208,7 +207,7 @@ class NodeValues(OneGraph):
 
     d_out: int = 1
 
-    def check_tensor(self) -> None:
+    def check_targets(self) -> None:
         self._mean = self._y.double().mean().item()
         if not torch.isfinite(self._y).all() or self._mean <= 0:
             raise DataError(f"{type(self).__name__}: values must be finite, with a mean above 0.")

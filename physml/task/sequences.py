@@ -17,7 +17,7 @@ from physml.base.errors import DataError, InputError
 from physml.data.files.labels import in_both
 from physml.data.splits import Part
 from physml.data.store import Store
-from physml.task.base import Better, Metrics, Readout, Sums, Task, refuse_parts, tensor
+from physml.task.base import Better, Metrics, Readout, Sums, Task, refuse_empty, refuse_parts, tensor
 from physml.task.batch import Batch
 from physml.task.classes import Classes, refuse_labels
 from physml.task.trivial import score_reference
@@ -43,10 +43,9 @@ class InMemory(Task):
         refuse_parts(type(self).__name__, parts)
         self._items = {part: _tensors(items) for part, items in parts.items()}
         self.sizes = {part: len(items[0]) for part, items in parts.items()}
+        refuse_empty(type(self).__name__, "items", self.sizes)
         for part, (x, y, lengths) in self._items.items():
             name = f"{type(self).__name__}, part {part}"
-            if not len(x):
-                raise DataError(f"{name}: there are no items. Make the other parts smaller.")
             if y.shape != (len(x),) or (lengths is not None and lengths.shape != (len(x),)):
                 raise DataError(
                     f"{name}: {len(x)} inputs need as many targets and lengths; got {tuple(y.shape)}."
