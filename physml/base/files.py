@@ -52,16 +52,17 @@ def write(path: Path, fill: Callable[[IO[bytes]], Any]) -> None:
         with writing(path) as temporary, os.fdopen(opened.descriptor(temporary, os.O_WRONLY), "wb") as file:
             fill(file)
         return
-    with os.fdopen(handle, "wb") as file:
-        fill(file)
-        file.flush()
-        os.fsync(handle)
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-        # With a descriptor Python follows the link of /proc to the file, else it does not.
-        try:
+    try:
+        with os.fdopen(handle, "wb") as file:
+            fill(file)
+            file.flush()
+            os.fsync(handle)
+            temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+            # With a descriptor Python follows the link of /proc to the file, else it does not.
             os.link(f"/proc/self/fd/{handle}", temporary, src_dir_fd=handle)
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(path)) from error
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
+        raise
     try:
         temporary.replace(path)
     except BaseException:

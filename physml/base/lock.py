@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from physml.base import files, lease, opened
-from physml.base.errors import Busy, ConfigError, DataError
+from physml.base.errors import Busy, ConfigError
 from physml.base.lease import Lease
-from physml.base.paths import display_path, work_variable
+from physml.base.paths import display_path, unwritable, work_variable
 
 PATIENCE_S = 0.5  # `is_held` holds the lock too, for a moment
 
@@ -71,10 +71,7 @@ def held(folder: Path, wait_s: float = 0.0) -> Iterator[Hold]:
                         raise
                     time.sleep(0.1)
         except OSError as error:
-            raise DataError(
-                f"{display_path(folder)} cannot be written: {error.strerror}. "
-                f"Free space, or set {work_variable()} to another folder."
-            ) from error
+            raise unwritable(folder, error, work_variable()) from error
         yield lock
 
 

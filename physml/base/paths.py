@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from physml.base import opened
-from physml.base.errors import InputError
+from physml.base.errors import DataError, InputError
 
 PACKAGE = Path(__file__).resolve().parents[1]
 ROOT = PACKAGE.parent  # the checkout, or the site-packages of an installed wheel
@@ -13,9 +13,7 @@ INSTALLED = (PACKAGE / "_conf").is_dir()  # a wheel ships conf/ and tasks/ insid
 CONF = PACKAGE / "_conf" if INSTALLED else ROOT / "conf"
 TASKS = PACKAGE / "_tasks" if INSTALLED else ROOT / "tasks"
 CONSTRAINTS = PACKAGE / "_constraints.txt" if INSTALLED else ROOT / "constraints.txt"
-SHIPPED = (
-    PACKAGE / "_records.jsonl.xz"
-)  # in a wheel: recorded runs, read as a results folder (records/shipped.py)
+SHIPPED = PACKAGE / "_records.jsonl.xz"  # in a wheel: its runs, read as a results folder
 HOME = Path.cwd() if INSTALLED else ROOT  # what is written goes below: never into site-packages
 OWN_RESULTS = HOME / "results"
 
@@ -90,6 +88,13 @@ def own_conf() -> Path | None:
     """A folder of configs of one's own, with the groups of conf/: $PHYSML_CONF, else none."""
     own = os.environ.get("PHYSML_CONF")
     return expanded(own).absolute() if own else None
+
+
+def unwritable(folder: Path, error: OSError, variable: str = "PHYSML_RESULTS") -> DataError:
+    why = error.strerror or error
+    return DataError(
+        f"{display_path(folder)} cannot be written: {why}. Free space, or set {variable} to another folder."
+    )
 
 
 def display_path(path: Path) -> str:

@@ -5,6 +5,7 @@ import errno
 import io
 import math
 import os
+import shlex
 import shutil
 import sys
 import textwrap
@@ -178,7 +179,7 @@ def describe(record: dict[str, Any], typed: "Sequence[str]" = ()) -> str:
         rule = f"test, {record['selected']['rule']} (epoch {record['selected']['epoch']})"
         lines.append(f"  {rule}: {numbers}")
     if typed:
-        lines.append(f"  with {' '.join(typed)}")
+        lines.append(f"  with {shlex.join(typed)}")
     lines += _files(record, path)
     if record.get("skipped"):
         lines.append("  --force trains it again")

@@ -11,8 +11,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from physml.base.errors import ConfigError, DataError
-from physml.base.paths import display_path, results_root, work_root
+from physml.base.errors import ConfigError
+from physml.base.paths import results_root, unwritable, work_root
 
 if TYPE_CHECKING:
     from physml.queue.requested import RunOptions
@@ -54,7 +54,7 @@ def smoke_roots(smoke: bool) -> Iterator[None]:
     before = dict(os.environ)
     roots = {name: Path(before[name]) for name in ("PHYSML_RESULTS", "PHYSML_RUNS") if before.get(name)}
     apart = {name: root if root.name == "smoke" else root / "smoke" for name, root in roots.items()}
-    results = apart.get("PHYSML_RESULTS") or Path(tempfile.mkdtemp(prefix="physml-smoke-"))
+    results = apart.get("PHYSML_RESULTS") or Path(tempfile.mkdtemp(prefix="physml-"), "smoke")
     apart["PHYSML_RESULTS"] = results
     os.environ |= {name: str(root) for name, root in apart.items()}
     try:
@@ -91,10 +91,7 @@ def results_folder(kind: str, own: bool = False) -> Iterator[Path]:
     try:
         yield folder
     except OSError as error:
-        raise DataError(
-            f"{display_path(folder)} cannot be written: {error.strerror or error}. "
-            "Free space, or set PHYSML_RESULTS to another folder."
-        ) from error
+        raise unwritable(folder, error) from error
 
 
 def _jobs(text: str) -> int | None:

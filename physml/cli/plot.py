@@ -90,10 +90,10 @@ def _groups(names: list[str], seeds: tuple[int, ...] | None) -> "dict[str, list[
 def _named(name: str) -> "list[Record]":
     """The records that a name means: one file, or those of experiments with their settings of today."""
     from physml.records import record
-    from physml.run.named import identity_of
+    from physml.run.named import identity_of, of_file
 
-    if name.endswith(".json"):
-        return [{**record.read(Path(name)), "path": name}]
+    if recorded := of_file(name):
+        return [recorded]
     chosen = []
     for folder in _folders(name):
         records = record.records(folder)

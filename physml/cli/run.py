@@ -59,11 +59,8 @@ def _run(options: argparse.Namespace) -> int:
             print(f"# identity {identity(composition.config)}")
             print(yaml.safe_dump(composition.config, sort_keys=False, allow_unicode=True), end="")
         return 0
-    if options.plan and options.probe:
-        timed = tracked(specs, "timing a few steps")
-        planned = [p for spec in timed for p in planning.plan([spec], force=options.force, probe=True)]
-    else:
-        planned = planning.plan(specs, force=options.force)
+    timed = tracked(specs, "timing a few steps") if options.probe else specs
+    planned = planning.plan(timed, force=options.force, probe=options.probe)
     if options.plan:
         show_plan(planned, sweep.settings(planned))
         return 0
@@ -144,6 +141,7 @@ def show_outcomes(planned: "Sequence[Planned]", outcome: "Outcome", sweep: Sweep
         record = existing(run.spec)
         if label in outcome.codes:
             end = WORDS.get(outcome.codes[label], f"failed, exit {outcome.codes[label]}")
+            end = "diverged" if record and record.get("status") == "diverged" else end
         else:
             end = run.said if run.state == "blocked" else state_of(run.spec)  # others may have made it since
             end = "not started" if label in outcome.left and end != "done" else end
@@ -151,8 +149,8 @@ def show_outcomes(planned: "Sequence[Planned]", outcome: "Outcome", sweep: Sweep
         if best and end in ("finished", "done"):
             scored.setdefault(sweep.setting(label), []).append(best)
         else:
-            reason = f": {record['reason']}" if record and record["reason"] and "failed" in end else ""
-            others.append(f"{sweep.names[label]}: {end}{reason}")
+            why = record["reason"] if record and ("failed" in end or end == "diverged") else ""
+            others.append(f"{sweep.names[label]}: {end}{': ' if why else ''}{why}")
     if scored:
         print(aligned(_table(scored, *_metric(planned)), terminal_width(200)))
     print("\n".join([*others, f"{len(planned) - len(others)} of {len(planned)} runs have a score"]))

@@ -102,7 +102,7 @@ def _plan(name: str, options: argparse.Namespace) -> int:
     known = [stage.hours for stage in planned if stage.hours is not None]
     text = "in all" if len(known) == len(planned) else "in all, as far as known"
     runs, done = sum(stage.runs for stage in planned), sum(stage.done for stage in planned)
-    rows.append(Line((str(runs), str(done), f"{sum(known):.2f}", text)))
+    rows.append(Line((str(runs), str(done), f"{sum(known):.2f}" if known else "", text)))
     print(aligned(rows))
     if elsewhere := session.current():
         todo = next((stage.todo for stage in planned if stage.todo), [])

@@ -36,7 +36,7 @@ def add(commands: Any) -> None:
     status.add_argument("--watch", action="store_true", help="look again every few seconds until all is done")
     status.add_argument("--every", type=float, default=10.0, metavar="S", help="seconds between two looks")
     status.add_argument("--all", action="store_true", help="every run on a line, done and missing ones too")
-    logs = commands.add_parser("logs", help="the last lines that the workers of runs have printed")
+    logs = commands.add_parser("logs", help="the last lines that runs have printed")
     logs.add_argument("ids", **NAMES)
     logs.add_argument("--lines", type=int, default=20, metavar="N", help="of each run")
     failed = commands.add_parser("failed", help="runs that have failed, with the reason")
@@ -49,7 +49,9 @@ def add(commands: Any) -> None:
 
 
 def _in_roots(act: "Callable[[argparse.Namespace], int]", options: argparse.Namespace) -> int:
-    with smoke_roots(options.smoke and "PHYSML_RESULTS" in os.environ):
+    if options.smoke and not os.environ.get("PHYSML_RESULTS"):
+        raise ConfigError("--smoke needs PHYSML_RESULTS: the folder that the smoke run has named at its end.")
+    with smoke_roots(options.smoke):
         return act(options)
 
 
@@ -62,7 +64,7 @@ def _each(options: argparse.Namespace) -> "Iterator[tuple[str, list[Planned]]]":
 
 
 def _started() -> "list[Planned]":
-    """Runs that a scheduler or pilot has started and whose work folder is there."""
+    """Runs whose work folder is there."""
     from physml.queue import planning
     from physml.run.spec import RunSpec
 
@@ -70,7 +72,7 @@ def _started() -> "list[Planned]":
     for path in sorted(work_root().rglob("spec.json")):
         try:
             spec = RunSpec.from_json(opened.read_json(path)["spec"])
-            if spec.work_folder == path.parent:  # else a smoke run, or a folder that was moved
+            if spec.file == path:  # else a smoke run, or a folder that was moved
                 planned += planning.plan([spec])
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             print(f"{display_path(path)} cannot be read, and is left out")
@@ -81,8 +83,7 @@ def _started() -> "list[Planned]":
 
 def _planned(name: str, options: argparse.Namespace) -> "list[Planned]":
     from physml.config import studies
-    from physml.config.conf_files import YAML, absolute
-    from physml.config.load import read_yaml
+    from physml.config.conf_files import absolute, kind_at
     from physml.queue.requested import RequestedRuns, RunOptions
     from physml.report.figure import spec as figure_spec
     from physml.report.table import spec as table_spec
@@ -90,13 +91,12 @@ def _planned(name: str, options: argparse.Namespace) -> "list[Planned]":
     from physml.search.spec import final_runs
 
     seeds = parse_seeds(options.seeds) if options.seeds else None
-    content = read_yaml(Path(absolute(name))) if name.endswith(YAML) else {}
-    if studies.is_name(name) or (content and not {"rows", "title"} & content.keys()):
+    if studies.is_name(name):
         places = sorted(final_runs(name) or {(0, 0)})
         if seeds:
             places = list(product(sorted({split for split, _ in places}), seeds))
         runs = [(name, split, seed) for split, seed in places]
-    elif name in figure_spec.figure_ids() or (content and "rows" not in content):
+    elif name in figure_spec.figure_ids() or kind_at(Path(absolute(name))) == "figure":
         figure = figure_spec.load_figure(figure_spec.find_figure(name, options.paper))
         runs = (figure.with_seeds(seeds) if seeds else figure).runs
     else:
@@ -131,7 +131,6 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _print(runs: "list[Seen]") -> None:
-
     if runs:
         lines = [Line((f"  {run.state}", run.spec.label), (run.text,) if run.text else ()) for run in runs]
         print(aligned(lines, terminal_width(110)))
@@ -145,10 +144,10 @@ def _logs(options: argparse.Namespace) -> int:
         for run in planned:
             if lines := output_lines(run.spec):
                 any_output = True
-                print(f"{run.spec.label}: {run.said}: {display_path(run.spec.output_file)}")
+                print(f"{run.spec.label}: {run.said}: {display_path(run.spec.log_file)}")
                 print("\n".join(f"  {line}" for line in lines[-options.lines :]))
     if not any_output:
-        print("No worker has printed anything: nothing was started, or it ran in the foreground.")
+        print("No output is kept: nothing was started, or it ran in the foreground without a warning.")
     return 2 if options.broken else 0
 
 
@@ -159,9 +158,9 @@ def _failed(options: argparse.Namespace) -> int:
     lacking = [run for run in runs if run.state in ("failed", "given up")]
     _print(lacking)
     for run in lacking:
-        print(f"{run.spec.label}: output in {display_path(run.spec.output_file)}")
+        print(f"{run.spec.label}: output in {display_path(run.spec.log_file)}")
     if not lacking:
-        print("No run of a worker has failed; what runs in the foreground says so itself.")
+        print("No run has failed.")
     return 2 if options.broken else 1 if lacking else 0
 
 

@@ -103,10 +103,11 @@ def _run(options: argparse.Namespace) -> int:
 def _results(path: Path, options: argparse.Namespace) -> int:
     """A table of results; returns the exit code."""
     from physml.queue.requested import RequestedRuns
-    from physml.records import costs, record
+    from physml.records import costs
     from physml.report.table.collect import collect, recorded
     from physml.report.table.spec import load_table
     from physml.report.view.text import document
+    from physml.run.named import run_of
 
     spec = _with_options(load_table(path), options)
     own: dict[str, str] = {}
@@ -128,7 +129,7 @@ def _results(path: Path, options: argparse.Namespace) -> int:
     records = requested.wanted_records()
     requested.tell_broken()
     code = max(code, 2) if requested.broken else code
-    yours = [record.read(Path(path)) for path in options.yours]
+    yours = [run_of(name, split=0, seed=0) for name in options.yours]
     running, blocked = requested.running(), requested.untrainable
     hours = costs.hours_of_settings()
     table = collect(spec, requested.identities, records, running, yours=yours, blocked=blocked, hours=hours)

@@ -101,6 +101,10 @@ def _refuse_unknown(group: str, name: str) -> None:
     of_experiment = group == "experiment"
     if (of_experiment and (name == "null" or is_path(name))) or is_name(group, name):
         return
+    if name.startswith("{"):
+        raise ConfigError(f"{group} names a config file. Set keys of it one by one: {group}.KEY=VALUE.")
+    if of_experiment and any(f"{suffix}:" in name for suffix in conf_files.YAML):
+        raise ConfigError(f"{name}: a row's name has letters, digits and `_.-` alone.")
     if "," in name or name.startswith("glob("):
         raise ConfigError(f"{group}={name}: a list of configs needs -m: physml run -m {group}={name}.")
     known = [*names(group), *(["null"] if of_experiment else [])]

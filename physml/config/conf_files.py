@@ -149,10 +149,21 @@ def at_path(group: str, name: str, conf: Path = CONF) -> Path:
     if not is_file(path):
         known = sorted(str(file.name) for file in path.parent.glob("*.yaml") if is_file(file))
         raise ConfigError(f"there is no {group} file {path}. {suggest(path.name, known)}")
+    if (kind := kind_at(path)) not in ("", group):
+        use = "Name a table, or a row, as" if kind == "study" else f"Use physml {kind}"
+        raise ConfigError(f"{name} is a {kind}. {use} {name}{':ROW' if kind == 'study' else ''}.")
     same = find(group, path.stem, conf)
     if same and not same.samefile(path):
         raise _taken(group, path.stem, path)
     return path
+
+
+def kind_at(path: Path) -> str:
+    """Study, table or figure, by the content of a file; empty where it says neither."""
+    data = read_yaml(path) if is_file(path) else {}
+    if "rows" in data:
+        return "study" if isinstance(data["rows"], dict) else "table"
+    return "figure" if {"panels", "function", "table"} & data.keys() else ""
 
 
 def placed(spec: T, folder: Path) -> T:

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from physml.base import files
 from physml.base.errors import DataError, PhysmlError
+from physml.base.paths import unwritable
 from physml.base.text import brief
 from physml.data.cache import Cache, Generated, cache_lock
 from physml.data.datasets import Arrays, DataFile, DataSet, Upstream
@@ -295,10 +296,7 @@ def _read_fixture(dataset: DataSet, store: Cache) -> Arrays:
                 dataset.fixture(root)
                 (root / "whole").touch()
     except OSError as error:
-        raise DataError(
-            f"{root} cannot be made: {error.strerror}. Free space, or set PHYSML_CACHE to a folder that can "
-            "be written."
-        ) from error
+        raise unwritable(root, error, "PHYSML_CACHE") from error
     own = replace(store, data=root, cache=store.cache / "fixtures", used={})  # a fixture may be small
     refuse_absent(dataset.upstream, own)
     names = [file.name for file in dataset.upstream.files if find(file, own)]

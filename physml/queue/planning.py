@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,11 +32,14 @@ class Planned:
     cost: Cost = UNKNOWN
     reason: str | None = None  # why it is blocked
     substitute: str | None = None  # what is missing, so that it can be made but cannot count
+    others: int = 0  # recorded runs of its experiment, none with these settings
 
     @property
     def said(self) -> str:
         if self.substitute:
             return f"{self.state}, would not count: {self.substitute}"
+        if self.state == "missing" and self.others:
+            return f"missing; recorded with other settings: {self.others} run{'s' * (self.others > 1)}"
         return f"{self.state}: {self.reason}" if self.reason else self.state
 
     @property
@@ -60,7 +63,7 @@ def at_places(spec: RunSpec, places: Sequence[tuple[int, int]]) -> list[RunSpec]
     ]
 
 
-def plan(specs: list[RunSpec], *, force: bool = False, probe: bool = False) -> list[Planned]:
+def plan(specs: Iterable[RunSpec], *, force: bool = False, probe: bool = False) -> list[Planned]:
     """Each run with its state; with `probe`, missing ones are measured for a few steps if no record tells."""
     rows = []
     known: dict[tuple[str, str], Planned] = {}  # the first run of each setting, with what all of them share
@@ -77,7 +80,9 @@ def plan(specs: list[RunSpec], *, force: bool = False, probe: bool = False) -> l
                 else:
                     cost = _of_records(*setting, on_cpu(spec)) or _of_probe(spec, probe)
                     substitute = substitute_for(spec.config, spec.datasets)
-                    known[setting] = Planned(spec, state, cost, substitute=substitute)
+                    full = spec.config["experiment"] and spec.config["profile"] == "full"
+                    others = _of_other_settings(*setting) if full else 0
+                    known[setting] = Planned(spec, state, cost, substitute=substitute, others=others)
             shared = known[setting]
             row = replace(shared, spec=spec, state="blocked" if shared.reason else state)
         rows.append(row)
@@ -103,6 +108,12 @@ def _of_records(folder: str, identity: str, cpu: bool) -> Cost | None:
             if cost := costs.of_record(record.read(path), cpu=cpu):
                 return _here(cost)
     return None
+
+
+def _of_other_settings(folder: str, identity: str) -> int:
+    """How many recorded runs an experiment has, where none is of this identity."""
+    paths = [path for root in results_roots() for path in record.run_paths(root / "runs" / folder)]
+    return 0 if any(path.name.startswith(f"{identity}-") for path in paths) else len(paths)
 
 
 def _here(cost: Cost) -> Cost:
@@ -141,7 +152,7 @@ def _of_probe(
             process.kill()  # if we were stopped meanwhile
             process.wait()
             if not (spec.work_folder / history.NAME).exists():  # else a run of its own has begun
-                (spec.work_folder / "spec.json").unlink(missing_ok=True)
+                spec.file.unlink(missing_ok=True)
     if kept.exists():
         with contextlib.suppress(OSError, *costs.FAULTS):
             return _here(costs.of_line(dict(opened.read_json(kept))))

@@ -45,13 +45,11 @@ def start_worker(
 
     tables: ids of those that the run is for. server: forks the worker, if the run may be a fork.
     """
-    folder = spec.work_folder
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "spec.json"
+    spec.work_folder.mkdir(parents=True, exist_ok=True)
     text = files.json_text({"spec": spec.to_json(), "force": force, "tables": tables or []})
-    files.write_text(file, text)
+    files.write_text(spec.file, text)
     # A config names code to run, and others may write in the folder: the worker takes no other file.
-    arguments = [str(file), "--sha256", hashlib.sha256(text.encode()).hexdigest(), *extra]
+    arguments = [str(spec.file), "--sha256", hashlib.sha256(text.encode()).hexdigest(), *extra]
     output, variables = spec.output_file, environment(threads(spec), more)
     fork = server.start(arguments, output, variables) if server and may_fork(spec) else None
     return Forked(fork, spec) if fork else start_fresh(arguments, output, variables)
@@ -71,9 +69,9 @@ def start_fresh(arguments: list[str], output: Path, variables: dict[str, str]) -
 
 
 def output_lines(spec: RunSpec) -> list[str]:
-    """The lines that the last worker processes of a run have printed."""
+    """The last lines of `log_file`."""
     try:
-        with opened.reading(spec.output_file) as file:
+        with opened.reading(spec.log_file) as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - opened.LARGE))
             return file.read().decode(errors="replace").strip().splitlines()
     except OSError:

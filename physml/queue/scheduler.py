@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from physml.base.errors import InputError
 from physml.base.lock import is_held
-from physml.base.paths import display_path
+from physml.base.paths import display_path, unwritable, work_variable
 from physml.config.resolve import name_plugins
 from physml.queue.planning import Planned, _of_probe
 from physml.queue.processes import (
@@ -210,7 +210,8 @@ class Scheduler:
             process = start_worker(spec, [], self.force, self.tables, slot.environment, self.server)
         except OSError as error:  # such as a full disk
             self.outcome.codes[spec.label] = 1
-            self.view.note(f"{self.view.named(spec.label)}: cannot be started: {error}")
+            reason = unwritable(spec.work_folder, error, work_variable())
+            self.view.note(f"{self.view.named(spec.label)}: cannot be started: {reason}")
             return
         slot.pid = process.pid
         self.running[spec.label] = (process, spec, slot)

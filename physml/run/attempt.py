@@ -79,6 +79,12 @@ class Attempt:
             self.report.close(message)
         self.tracker.finish({"status": status}, [], exit_code)
 
+    def _keep_spec(self) -> None:
+        """For `physml status`, where no scheduler has kept it; on a full disk the run goes on without."""
+        with contextlib.suppress(OSError):
+            if not self.spec.file.exists():
+                files.write_json(self.spec.file, {"spec": self.spec.to_json()})
+
     def _train(self) -> tuple[str, str | None]:
         """Status and reason. Errors: Preempted, and PhysmlError for bad input."""
         from physml.ops import backend
@@ -91,6 +97,7 @@ class Attempt:
             if (kind := self.config["tracker"]["kind"]) != "none":
                 self.tracker = SERVICES[kind].start(TrackedRun.of_spec(self.spec, self.tables))
             self.reporting = True
+            self._keep_spec()
             self.report.start(self.spec.label, trainer.total_steps, trainer.step)
             status, reason = "finished", None
             with flush_denormals():
@@ -194,6 +201,7 @@ class Attempt:
         path = self.spec.record_path
         if status == "failed" and record.exists(path) and record.read(path)["status"] in DONE:
             raise RunFailed(f"{reason}. The earlier record {display_path(path)} is kept.")
+        self._keep_spec()
         recorded = run_record.of_run(self.spec, status, reason, self.started, self.tracker.id)
         rows = []
         if self.trainer:

@@ -25,7 +25,7 @@ def record_of(name: str) -> Record:
         DataError: No run of the folder kept its weights.
         RecordError: A record that cannot be read.
     """
-    return _of_file(name) or _with_weights(_folder(name))
+    return of_file(name) or _with_weights(_folder(name))
 
 
 def run_of(name: str, split: int, seed: int) -> Record:
@@ -40,7 +40,7 @@ def run_of(name: str, split: int, seed: int) -> Record:
         ConfigError: No folder has this name, with near names; or it has runs of several settings.
         RecordError: The folder has no such run, or it cannot be read.
     """
-    if recorded := _of_file(name):
+    if recorded := of_file(name):
         return recorded
     folder = _folder(name)
     every = record.records(folder)
@@ -57,16 +57,13 @@ def run_of(name: str, split: int, seed: int) -> Record:
     return _only(matching, folder, f"{folder} has runs of {len(matching)} settings")
 
 
-def _of_file(name: str) -> Record | None:
-    """The record at a path or at a place below results/runs."""
-    path = Path(name)
-    if path.suffix == ".json":
-        return {**record.read(path), "path": str(path)}
-    for root in results_roots():
-        for place in (f"{name}.json", f"{ADHOC}/{name}.json"):
-            if record.exists(path := root / "runs" / place):
-                return {**record.read(path), "path": str(path)}
-    return None
+def of_file(name: str) -> Record | None:
+    """The record at a path, or at a place below results/runs, of any root; None for other names."""
+    place = name.removeprefix("results/runs/").removesuffix(".json")
+    paths = [Path(name)] if name.endswith(".json") else []
+    paths += [root / "runs" / at / f"{place}.json" for root in results_roots() for at in ("", ADHOC)]
+    existing = [*filter(record.exists, paths)] or (paths[:1] if name.endswith(".json") else [])
+    return {**record.read(existing[0]), "path": str(existing[0])} if existing else None
 
 
 def _folder(name: str) -> str:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from physml.base import files, opened
-from physml.base.errors import DataError, RunFailed
+from physml.base.errors import RunFailed
 from physml.base.lock import held
-from physml.base.paths import display_path, results_roots
+from physml.base.paths import display_path, results_roots, unwritable
 from physml.config.identity import payload
 from physml.data.datasets import UNVERIFIED
 from physml.records import record
@@ -89,10 +89,7 @@ def writable(spec: RunSpec) -> None:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(bytes(4096))
     except OSError as error:
-        raise DataError(
-            f"{display_path(folder)} cannot be written: {error.strerror}. "
-            "Free space, or set PHYSML_RESULTS to another folder."
-        ) from error
+        raise unwritable(folder, error) from error
 
 
 @contextlib.contextmanager

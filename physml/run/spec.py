@@ -36,9 +36,19 @@ class RunSpec:
         return work_root() / self.place.folder / self.place.stem
 
     @property
+    def file(self) -> Path:
+        """The spec itself, where `physml status` looks."""
+        return self.work_folder / "spec.json"
+
+    @property
     def output_file(self) -> Path:
         """Standard output and error of its worker process."""
         return self.work_folder / "output.txt"
+
+    @property
+    def log_file(self) -> Path:
+        """Output of its worker process; of a run in the foreground its warnings and errors."""
+        return self.output_file if self.output_file.exists() else self.work_folder / "log.txt"
 
     @property
     def setting(self) -> str:

@@ -1,6 +1,7 @@
 """The task interface: data, splits, loss, score. The trainer knows nothing else of a task."""
 
 import inspect
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from physml.base.errors import InputError
+from physml.base.errors import DataError, InputError, suggest
 from physml.config.class_source import OWN_PACKAGES, data_sha256, own_file
 from physml.data.cache import Generated
 from physml.data.datasets import OWN_FILE, UNDECLARED, DataSet, kind_of
@@ -19,6 +20,9 @@ from physml.data.splits import Part
 from physml.data.store import Store
 from physml.task.batch import Batch
 
+log = logging.getLogger(__name__)
+
+PARTS: tuple[Part, ...] = ("train", "valid", "test")
 Readout = Literal["last", "every", "node", "graph"]
 Better = dict[str, Literal["lower", "higher"]]  # of each metric
 LOADED = ("d_in", "d_out", "protocol", "readout", "metric", "better")  # set once data are loaded
@@ -137,6 +141,13 @@ class Task(ABC):
             "fingerprint": None,
         }
 
+    def tell_leaks(self, n: int, kind: str) -> None:
+        """A note for the record and the log where n items of test are among those to learn from too."""
+        if n:
+            note = f"{n} of {self.sizes['test']} {kind} of test stand in train or valid too"
+            self._facts["notes"] = [*self._facts.get("notes", ()), note]
+            log.warning("%s: %s: their score is no score on new data.", type(self).__name__, note)
+
     def file(self, name: str) -> Path:
         """The path of one of the task's own data files: `files` names it, relative to the file of the class.
 
@@ -211,3 +222,30 @@ def files_facts(used: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
         "verified": {name: file["verified"] for name, file in used.items()},
         "kind": kind_of(used.values()),
     }
+
+
+def refuse_parts(name: str, parts: Mapping[Any, Any]) -> None:
+    """InputError where parts have other names, or train or test is not there."""
+    if strange := [part for part in parts if part not in PARTS]:
+        raise InputError(
+            f"{name}: parts must be named train, valid and test; got {strange[0]!r}. "
+            f"{suggest({'val': 'valid', 'dev': 'valid'}.get(strange[0], strange[0]), PARTS)}"
+        )
+    if lacking := [part for part in ("train", "test") if part not in parts]:
+        raise InputError(f"{name}: there is no part {lacking[0]}; got {', '.join(parts) or 'none'}.")
+
+
+def refuse_empty(name: str, kind: str, sizes: Mapping[Any, int]) -> None:
+    for part, n in sizes.items():
+        if not n:
+            raise DataError(f"{name}, part {part}: there are no {kind}. Make the other parts smaller.")
+
+
+def tensor(array: Any) -> Tensor:
+    """Numbers as float32, whole ones as int64."""
+    if not isinstance(array, Tensor):
+        array = np.ascontiguousarray(array)
+        if array.dtype.kind not in "biuf":
+            raise DataError(f"arrays must hold real numbers; got {array.dtype}. Code classes as 0, 1, 2, ...")
+        array = torch.from_numpy(array)
+    return array.float() if array.is_floating_point() else array.long()

@@ -15,13 +15,14 @@ from physml.task.base import Better, Metrics, Part, Sums, Task
 from physml.task.batch import Batch
 
 
-def refuse_labels(task: Task, labels: Mapping[Part, Tensor], n_classes: int) -> None:
+def refuse_labels(task: "Classes", labels: Mapping[Part, Tensor]) -> None:
     """DataError for labels (N,) of a part that are hidden or no classes.
 
     In a task of a plugin, whose classes nobody has published, also for a class that train lacks, and for a
     train of one class.
     """
-    name = type(task).__name__
+    task.require("n_classes")
+    name, n_classes = type(task).__name__, task.n_classes
     for part, y in labels.items():
         if part != "train" and len(y) and (y == -1).all():
             raise DataError(

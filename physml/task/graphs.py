@@ -15,7 +15,7 @@ from physml.base.errors import DataError
 from physml.data.datasets import Arrays
 from physml.data.splits import parted
 from physml.data.store import Store
-from physml.task.base import Part, Task
+from physml.task.base import Part, Task, refuse_empty, refuse_parts, tensor
 from physml.task.batch import Batch
 
 
@@ -76,16 +76,15 @@ class ManyGraphs(Task):
         if not np.diff(arrays["node_offsets"]).all():
             empty = int(np.flatnonzero(np.diff(arrays["node_offsets"]) == 0)[0])
             raise DataError(f"{name}: graph {empty} has no node. Leave it out of the set.")
-        for part, chosen in parts.items():
-            if not len(chosen):
-                raise DataError(f"{name}, part {part}: there are no graphs. Make the other parts smaller.")
-        self._x, self._target = torch.from_numpy(x), torch.from_numpy(target)
+        self.sizes = {part: len(chosen) for part, chosen in parts.items()}
+        refuse_parts(name, parts)
+        refuse_empty(name, "graphs", self.sizes)
+        self._x, self._target = tensor(x).float(), tensor(target)
         self._edges = torch.from_numpy(np.ascontiguousarray(arrays["edge_index"]))  # may be of a narrow type
         self._nodes_of, self._edges_of = Runs(arrays["node_offsets"]), Runs(arrays["edge_offsets"])
         self._graphs = {
             part: torch.from_numpy(np.asarray(chosen, np.int64)) for part, chosen in parts.items()
         }
-        self.sizes = {part: len(chosen) for part, chosen in parts.items()}
         self._facts = {**self.data_facts(store), "n_nodes": len(x), "n_edges": arrays["edge_index"].shape[1]}
 
     def to(self, device: str) -> None:

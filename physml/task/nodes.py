@@ -16,7 +16,7 @@ from physml.base.errors import DataError
 from physml.data import graphs
 from physml.data.datasets import Arrays
 from physml.data.store import Store
-from physml.task.base import Better, Metrics, Part, Readout, Sums, Task
+from physml.task.base import Better, Metrics, Part, Readout, Sums, Task, refuse_empty, refuse_parts, tensor
 from physml.task.batch import Batch
 from physml.task.classes import Classes, refuse_labels
 from physml.task.trivial import score_reference
@@ -34,29 +34,33 @@ class OneGraph(Task):
 
     def place(
         self,
-        x: np.ndarray,
-        edge_index: np.ndarray,
-        y: np.ndarray,
-        split: Mapping[str, np.ndarray],
+        x: np.ndarray | Tensor,
+        edge_index: np.ndarray | Tensor,
+        y: np.ndarray | Tensor,
+        split: Mapping[str, np.ndarray | Tensor],
         store: Store,
     ) -> None:
         """Take the graph and one split of its nodes; DataError where they cannot be right.
 
-        Shapes: x (N, D) float32, edge_index (2, E), y (N,), positions of the nodes of each part.
+        Shapes: x (N, D), edge_index (2, E), y (N,), of each part a mask (N,) or the positions of its nodes.
         """
         name = type(self).__name__
-        if x.ndim != 2 or len(x) != len(y):
-            raise DataError(f"{name}: {len(y)} nodes need features ({len(y)}, D); got {x.shape}.")
-        self.d_in, self.n_nodes = x.shape[1], len(x)
-        for part, nodes in split.items():
-            if not len(nodes):
-                raise DataError(f"{name}, part {part}: there are no nodes. Take another split.")
-        self._x, self._y = torch.from_numpy(x), torch.from_numpy(y)
-        self._edge_index = torch.from_numpy(np.ascontiguousarray(edge_index, dtype=np.int64))
-        self._nodes = {part: torch.from_numpy(nodes) for part, nodes in split.items()}
-        self.sizes = {part: len(nodes) for part, nodes in split.items()}
+        refuse_parts(name, split)
+        self._x, self._y, self._edge_index = tensor(x).float(), tensor(y), tensor(edge_index).long()
+        n = len(self._y)
+        if self._x.dim() != 2 or len(self._x) != n:
+            raise DataError(f"{name}: {n} nodes need features ({n}, D); got {tuple(self._x.shape)}.")
+        self.n_nodes, self.d_in = self._x.shape
+        self._nodes = {part: _positions(nodes) for part, nodes in split.items()}
+        self.sizes = {part: len(nodes) for part, nodes in self._nodes.items()}
+        refuse_empty(name, "nodes", self.sizes)
+        for part, nodes in self._nodes.items():
+            if nodes.min() < 0 or nodes.max() >= n:
+                raise DataError(f"{name}, part {part}: node {int(nodes.max())} is none of {n}, from 0 on.")
         self.check_targets()
-        self._facts = {**self.data_facts(store), "n_nodes": len(y), "n_edges": edge_index.shape[1]}
+        self._facts = {**self.data_facts(store), "n_nodes": n, "n_edges": self._edge_index.shape[1]}
+        known = [nodes for part, nodes in self._nodes.items() if part != "test"]
+        self.tell_leaks(int(torch.isin(self._nodes["test"], torch.cat(known)).sum()), "nodes")
 
     def place_published(self, arrays: Arrays, k: int, edges: str, store: Store) -> None:
         """Take a graph with its k-th published split; `edges`: one of `graphs.DIRECTIONS`."""
@@ -96,6 +100,12 @@ class OneGraph(Task):
         return (x - center) @ (centred.T @ weight) + mean
 
 
+def _positions(nodes: np.ndarray | Tensor) -> Tensor:
+    """The positions of nodes, or those where a mask is true."""
+    nodes = torch.as_tensor(nodes)
+    return nodes.nonzero().flatten() if nodes.dtype == torch.bool else nodes.long()
+
+
 class NodeClasses(Classes, OneGraph):
     r"""One class for each node.
 
@@ -109,9 +119,7 @@ class NodeClasses(Classes, OneGraph):
     better: ClassVar[Better] = {**Classes.better, "noisy_cross_entropy": "lower"}
 
     def check_targets(self) -> None:
-        refuse_labels(
-            self, {cast(Part, part): self._y[at] for part, at in self._nodes.items()}, self.n_classes
-        )
+        refuse_labels(self, {cast(Part, part): self._y[at] for part, at in self._nodes.items()})
 
     def judged(self, output: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         logits, label = super().judged(output, batch)

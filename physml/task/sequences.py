@@ -3,10 +3,9 @@
 Axes: N items, B batch, T time, D features, C classes.
 """
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -14,18 +13,15 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from physml.base.check import has_shape, positive
-from physml.base.errors import DataError, InputError, suggest
+from physml.base.errors import DataError, InputError
 from physml.data.files.labels import in_both
 from physml.data.splits import Part
 from physml.data.store import Store
-from physml.task.base import Better, Metrics, Readout, Sums, Task
+from physml.task.base import Better, Metrics, Readout, Sums, Task, refuse_empty, refuse_parts, tensor
 from physml.task.batch import Batch
 from physml.task.classes import Classes, refuse_labels
 from physml.task.trivial import score_reference
 
-log = logging.getLogger(__name__)
-
-PARTS: tuple[Part, ...] = ("train", "valid", "test")
 MOST_COMPARED = 2**26  # bytes of a set that is looked through for items that stand in two parts
 
 # Inputs (N, T, D), or ids (N, T); targets (N,); and the true lengths (N,) of padded sequences.
@@ -44,29 +40,20 @@ class InMemory(Task):
     def place(self, parts: Mapping[Part, Items], store: Store) -> None:
         """Take the data of one split, tensors or NumPy arrays; DataError where they cannot be right."""
         self.require("d_in")
-        _refuse_parts(type(self).__name__, parts)
+        refuse_parts(type(self).__name__, parts)
         self._items = {part: _tensors(items) for part, items in parts.items()}
         self.sizes = {part: len(items[0]) for part, items in parts.items()}
+        refuse_empty(type(self).__name__, "items", self.sizes)
         for part, (x, y, lengths) in self._items.items():
             name = f"{type(self).__name__}, part {part}"
-            if not len(x):
-                raise DataError(f"{name}: there are no items. Make the other parts smaller.")
             if y.shape != (len(x),) or (lengths is not None and lengths.shape != (len(x),)):
                 raise DataError(
                     f"{name}: {len(x)} inputs need as many targets and lengths; got {tuple(y.shape)}."
                 )
             _check_input(name, x, self.d_in, self.tokens)
         self._facts = self.data_facts(store)
-        self._tell_leaks()
-
-    def _tell_leaks(self) -> None:
-        """A note for the record and the log where items of test are among those to learn from too."""
         known = [rows for part in ("train", "valid") if part in self._items for rows in self._rows(part)]
-        n = in_both(known, self._rows("test"))
-        if n:
-            note = f"{n} of {self.sizes['test']} items of test stand in train or valid too"
-            self._facts["notes"] = [*self._facts.get("notes", ()), note]
-            log.warning("%s: %s: their score is no score on new data.", type(self).__name__, note)
+        self.tell_leaks(in_both(known, self._rows("test")), "items")
 
     def _rows(self, part: str) -> list[np.ndarray]:
         """The inputs of a part at their true lengths; none of a set that is too large to compare."""
@@ -110,7 +97,7 @@ class Labelled(Classes, InMemory):
 
     def place(self, parts: Mapping[Part, Items], store: Store) -> None:
         super().place(parts, store)
-        refuse_labels(self, {part: y for part, (_, y, _) in self._items.items()}, self.n_classes)
+        refuse_labels(self, {part: y for part, (_, y, _) in self._items.items()})
 
     def disturb(self, names: Iterable[str]) -> None:
         """Have test scored under these perturbations too, each by an accuracy of its own."""
@@ -145,7 +132,7 @@ class Valued(InMemory):
     def place(self, parts: Mapping[Part, Items], store: Store) -> None:
         super().place(parts, store)
         for part, (_, y, _) in self._items.items():
-            if not y.is_floating_point() or not torch.isfinite(y).all():
+            if not torch.isfinite(y).all():
                 raise DataError(f"{type(self).__name__}, part {part}: targets must be finite numbers.")
 
     def batches(self, part: Part, size: int, rng: Generator | None = None) -> Iterator[Batch]:
@@ -176,27 +163,10 @@ class Valued(InMemory):
         return {"constant": score_reference(self, lambda batch: mean.expand_as(batch.target))}
 
 
-def _refuse_parts(name: str, parts: Mapping[Part, Items]) -> None:
-    if strange := [part for part in parts if part not in PARTS]:
-        raise InputError(
-            f"{name}: parts must be named train, valid and test; got {strange[0]!r}. "
-            f"{suggest({'val': 'valid', 'dev': 'valid'}.get(strange[0], strange[0]), PARTS)}"
-        )
-    if lacking := [part for part in ("train", "test") if part not in parts]:
-        raise InputError(f"{name}: there is no part {lacking[0]}; got {', '.join(parts) or 'none'}.")
-
-
 def _tensors(items: Items) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Input, target and lengths as tensors; NumPy's float64 becomes float32, and its whole numbers int64."""
-    x, y, *lengths = (_tensor(array) for array in items)
-    return x, y, lengths[0] if lengths else None
-
-
-def _tensor(array: Any) -> Tensor:
-    if isinstance(array, Tensor):
-        return array
-    tensor = torch.from_numpy(np.ascontiguousarray(array))
-    return tensor.float() if tensor.is_floating_point() else tensor.long()
+    """Input, target and lengths; an input that is a tensor, of bytes say, stays as it is."""
+    x, y, *lengths = items
+    return x if isinstance(x, Tensor) else tensor(x), tensor(y), tensor(lengths[0]) if lengths else None
 
 
 def _check_input(name: str, x: Tensor, d_in: int, tokens: bool) -> None:
@@ -212,7 +182,7 @@ def _check_input(name: str, x: Tensor, d_in: int, tokens: bool) -> None:
         raise InputError(f"{name}: inputs must have axes (N, T, D); got {tuple(x.shape)}.")
     if x.is_floating_point():
         bad = ~torch.isfinite(x).flatten(1).all(1)
-        if bad.any():
+        if n := bad.sum().item():
             raise DataError(
-                f"{name}: NaN or infinite values in {int(bad.sum())} items, first at {int(bad.nonzero()[0])}."
+                f"{name}: NaN or infinite values in {n} item{'s' * (n > 1)}, first at {bad.int().argmax()}."
             )

@@ -116,6 +116,7 @@ WRONG = [
     (f"run {SMALL} trainer.select.metric=mes", "no config key trainer.select.metric"),
     (f"run {SMALL} +trainer.select.metric=mes", "no metric mes. Did you mean mse"),
     ("run model=lem,lstm task=adding", "needs -m"),
+    ("run model={d_hidden:3} task=adding", "Set keys of it one by one: model.KEY=VALUE"),
     (f"run {SMALL} hydra.run.dir=x", "keys of hydra itself"),
     (f"run -m {SMALL} optim.lr=interval(0,1)", "-m takes lists and ranges"),
     (f"run -m {SMALL} seed=0,1 --jobs 0", "must be a whole number from 1 on; got '0'"),
@@ -274,16 +275,21 @@ def test_a_run_leaves_a_record_and_a_second_start_says_done(physml: Physml, own_
     (path,) = (own_roots / "results" / "runs" / "adhoc" / "adding-lem").glob(record.RUNS)
     assert code == 0 and out.startswith(f"finished: {path.relative_to(own_roots)}\n") and "mse" in out
     before = path.read_bytes()
+    assert " 1 run: 1 done" in physml("status")[1]
     code, out, _ = physml("run", *TINY)
     assert code == 0 and out.startswith("finished already") and "--force trains it again" in out
     assert path.read_bytes() == before and record.read(path)["config"]["experiment"] is None
 
 
-def test_diff_names_what_two_runs_differ_in(physml: Physml, own_roots: Path) -> None:
+def test_diff_names_what_two_runs_differ_in(
+    physml: Physml, own_roots: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for seed in "01":
         physml("run", *TINY, f"seed={seed}", f"model.d_hidden={3 + int(seed)}")
     first, second = sorted(own_roots.rglob("*-seed?.json"), key=lambda path: path.stem[-1])
-    code, out, _ = physml("diff", str(first), str(second))
+    (own_roots / "other").mkdir()
+    monkeypatch.chdir(own_roots / "other")
+    code, out, _ = physml("diff", first.relative_to(own_roots).as_posix(), str(second))
     assert code == 0 and "config.model.d_hidden: 3 | 4" in out and "config.seed: 0 | 1" in out
     assert physml("diff", str(first), str(first))[1] == "no difference\n"
 
@@ -454,6 +460,10 @@ def test_a_run_that_fails_ends_with_one(physml: Physml, own_roots: Path) -> None
     target = ("plugins=[failing_rnn.py]", "model=own", "model._target_=failing_rnn.Failing")
     code, out, _ = physml("run", *target, "task=adding", "profile=smoke")
     assert code == 1 and out.startswith("failed: ") and "reason: RuntimeError: no idea" in out
+    code, out, _ = physml("failed")
+    (log,) = re.findall("output in (.*)", out)
+    assert code == 1 and "no idea" in out and "no idea" in Path(log).read_text()
+    assert "1 run: 1 failed" in physml("status")[1] and "no idea" in physml("logs")[1]
 
 
 def test_a_smoke_table_ends_with_its_rows_and_failures() -> None:

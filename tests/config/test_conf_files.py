@@ -184,7 +184,7 @@ def test_a_study_at_a_path_has_no_search_of_a_shipped_one(folder: Path) -> None:
         ("./my files.yaml:mine", r"named by letters, digits"),
         ("./a\x00.yaml:mine", r"a path must be of printable characters"),
         (f"./{'x' * 300}.yaml:mine", r"there is no study file"),
-        ("./files/adding.yaml:mine/../slow", "there is no experiment named"),
+        ("./files/adding.yaml:mine/../slow", "slow: a row.s name has letters"),
     ],
 )
 def test_a_wrong_path_is_refused_in_one_line(folder: Path, name: str, says: str) -> None:

@@ -161,7 +161,7 @@ def test_a_folder_or_a_file_that_may_not_be_read_is_told_of_its_data_set_alone(r
 
 def test_a_fixture_that_cannot_be_written_is_told_of_the_cache(roots: Path) -> None:
     (roots / "cache/fixtures").touch()
-    with pytest.raises(DataError, match=r"cache/fixtures/mnist-\w+ cannot be made: .*set PHYSML_CACHE"):
+    with pytest.raises(DataError, match=r"cache/fixtures/mnist-\w+ cannot be written: .*set PHYSML_CACHE"):
         Store(None, roots / "cache", fixtures=True).read(MNIST)
 
 

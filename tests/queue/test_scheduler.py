@@ -341,7 +341,7 @@ def test_a_run_that_cannot_be_started_is_one_failure(forked, monkeypatch, capsys
     specs[0].work_folder.write_text("a file in the place of the folder")
     outcome = scheduler.carry_out(planning.plan(specs), jobs=1)
     assert outcome.codes == {specs[0].label: 1, specs[1].label: 0}
-    assert "cannot be started: " in capsys.readouterr().err
+    assert "cannot be written: File exists. Free space, or set PHYSML_RUNS to" in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------------------- the real process

@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 import run_harness as h
@@ -86,13 +87,19 @@ def test_status_of_a_table_before_and_after(forked, shared, capsys):
     assert out.count("output.txt") == 4 and "finished" in out
     assert main.main(["failed"]) == 0 and main.main(["retry"]) == 0
     out = capsys.readouterr().out
-    assert "No run of a worker has failed" in out and "Nothing was given up" in out
+    assert "No run has failed" in out and "Nothing was given up" in out
     assert main.main(["status", "lem-8"]) == 2
     assert "table of settings" in capsys.readouterr().err
 
 
-def test_the_runs_of_an_experiment_are_those_of_its_tables(capsys):
+def test_the_runs_of_an_experiment_are_those_of_its_tables(capsys, monkeypatch):
     """No other pairs are wanted where a table has each split with one seed."""
+    spec = h.spec_of(["experiment=lem/fitzhugh_nagumo-lem"])
+    spec = replace(spec, place=replace(spec.place, identity="0" * 8))
+    assert planning.plan([spec])[0].said == "missing; recorded with other settings: 10 runs"
+    monkeypatch.delenv("PHYSML_RESULTS")
+    assert main.main(["status", *TABLE]) == 2
+    assert "--smoke needs PHYSML_RESULTS: the folder that the smoke run" in capsys.readouterr().err
     for seeds, count in (((), 5), (("--seeds", "0,1"), 10)):
         assert main.main(["status", "heterophily/chameleon_filtered-mlp", *seeds]) == 0
         assert f"mlp: {count} runs: " in capsys.readouterr().out
@@ -123,6 +130,9 @@ def test_a_damaged_record_or_a_broken_experiment_is_told(shared, capsys, tmp_pat
     for command in ("status", "failed", "logs", "retry"):
         assert main.main([command, f"{study}:a"]) == 2
         assert "mine.yaml:a cannot be run: " in capsys.readouterr().err
+    for command in ("status", "table", "figure", "cite"):
+        assert main.main([command, str(study)]) == 2
+        assert f"is a study. Name a table, or a row, as {study}:ROW" in capsys.readouterr().err
 
 
 def test_a_hopeless_run_is_found_and_started_anew(forked, shared, capsys):

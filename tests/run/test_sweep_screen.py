@@ -47,7 +47,7 @@ def test_the_end_is_a_table_of_settings_best_first_and_failures_with_reasons(mon
 
     def existing(spec: Any) -> dict[str, Any]:
         if (score := scores.get(spec.label)) is None:
-            return {"metrics": None, "reason": "out of memory"}
+            return {"metrics": None, "status": "diverged", "reason": "the loss is not finite"}
         best = {"valid": {"mse": score}, "test": {"mse": score + 1}}
         return {"metrics": {"best": best}, "reason": None}
 
@@ -62,7 +62,7 @@ def test_the_end_is_a_table_of_settings_best_first_and_failures_with_reasons(mon
         "setting       runs  valid mse     test mse",
         "optim.lr=0.2  2     0.15 ± 0.071  1.15 ± 0.071",
         "optim.lr=0.1  2     0.4 ± 0.14    1.4 ± 0.14",
-        "optim.lr=0.3 seed=0: failed, exit 1: out of memory",
+        "optim.lr=0.3 seed=0: diverged: the loss is not finite",
         "optim.lr=0.3 seed=1: not started",
         "4 of 6 runs have a score",
     ]

@@ -64,7 +64,7 @@ def test_a_batch_is_its_graphs_side_by_side(store: Store) -> None:
         "edge_offsets": np.arange(n + 1),
     }
     x, y = np.zeros((2 * n, 1), np.float32), np.zeros(n, np.float32)
-    task.place(x, many, y, {"train": np.arange(n)}, store)
+    task.place(x, many, y, {"train": np.arange(n), "test": np.arange(n)}, store)
     batch = task.joined(torch.arange(n))
     assert batch.edge_index is not None
     assert batch.edge_index[0].tolist() == list(range(0, 2 * n, 2))

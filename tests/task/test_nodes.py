@@ -8,7 +8,7 @@ import torch
 from loaded_tasks import whole, with_data
 from torch.nn import functional as F
 
-from physml.base.errors import DataError
+from physml.base.errors import PhysmlError
 from physml.data.store import Store
 from physml.task.nodes import RIDGE, NodeClasses
 
@@ -127,8 +127,28 @@ def test_references_see_no_label_of_test(store: Store) -> None:
         ({"split": {part: np.arange(3 * (part != "valid")) for part in PARTS}}, "part valid"),
         ({"y": np.full(N, C)}, f"part train: labels must be whole numbers from 0 to {C - 1}; got {C} to {C}"),
         ({"y": np.full(N, -1)}, "part train: labels must be"),
+        ({"y": np.full(N, "a")}, "arrays must hold real numbers; got <U1"),
+        ({"split": dict.fromkeys(PARTS, np.array([N]))}, f"part train: node {N} is none of {N}"),
+        ({"split": {"train": np.arange(9)}}, "there is no part test; got train"),
+        ({"split": dict.fromkeys(("train", "val"), np.arange(9))}, "got 'val'. Did you mean valid"),
     ],
 )
 def test_what_cannot_be_right_is_refused(store: Store, change: dict[str, Any], says: str) -> None:
-    with pytest.raises(DataError, match=says):
+    with pytest.raises(PhysmlError, match=says):
         loaded(store, **change)
+
+
+def test_tensors_masks_and_other_types_give_the_same_and_nodes_in_two_parts_are_noted(store: Store) -> None:
+    arrays, task = Small().arrays, loaded(store)
+    masks = {part: np.isin(np.arange(N), nodes) for part, nodes in arrays["split"].items()}
+    change = {"split": masks, "x": arrays["x"].astype(float), "y": arrays["y"].astype(np.int32)}
+    change["edge_index"] = torch.from_numpy(arrays["edge_index"]).int()
+    tensors = {name: torch.as_tensor(a) for name, a in change.items() if name != "split"}
+    for other in (loaded(store, **change), loaded(store, **tensors)):
+        for part in PARTS:
+            for a, b in zip(vars(whole(task, part)).values(), vars(whole(other, part)).values(), strict=True):
+                assert a is b or (a.dtype == b.dtype and torch.equal(a, b))
+    split = arrays["split"] | {"test": np.arange(30, 40)}
+    assert "notes" not in task.facts() and loaded(store, split=split).facts()["notes"] == [
+        "2 of 10 nodes of test stand in train or valid too"
+    ]

@@ -100,7 +100,7 @@ def items(x: Tensor | None = None, y: Tensor | None = None) -> tuple[Tensor, Ten
         (items(y=torch.tensor([0.0, 1.0])), "labels must be"),
         (items(y=torch.tensor([0])), "2 inputs need as many targets"),
         (items(torch.zeros(0, 3, 2), torch.zeros(0, dtype=torch.int64)), "there are no items"),
-        (items(torch.tensor([[[0, math.nan]], [[0, 0]]])), "NaN or infinite values in 1 items, first at 0"),
+        (items(torch.tensor([[[0, math.nan]], [[0, 0]]])), "NaN or infinite values in 1 item, first at 0"),
     ],
 )
 def test_data_that_cannot_be_right_are_refused(bad, says) -> None:
@@ -129,6 +129,12 @@ def test_arrays_of_numpy_become_tensors() -> None:
     batch = next(task.batches("test", 9))
     assert (batch.input.dtype, batch.target.dtype) == (torch.float32, torch.int64)
     assert batch.input.tolist() == x.tolist() and batch.lengths.tolist() == [3, 2]
+    task.load(STORE, 0, test=items(y=torch.tensor([0, 1], dtype=torch.int32)))
+    ages = Numbers()
+    ages.place(dict.fromkeys(("train", "test"), (np.zeros((2, 3, 1)), np.array([3, 4]))), STORE)
+    assert next(ages.batches("test", 9)).target.tolist() == [[3.0], [4.0]]
+    for array in (x * 1j, x.astype(str)):
+        refuses(DataError, "arrays must hold real numbers", task.load, STORE, 0, test=(array, y))
 
 
 def test_wrong_parts_axes_and_values_and_a_task_without_a_width_are_refused() -> None:
@@ -139,6 +145,9 @@ def test_wrong_parts_axes_and_values_and_a_task_without_a_width_are_refused() ->
             self.place(dict.fromkeys(("train", "test"), (torch.ones(2, 4, 1), torch.tensor([0, 1]))), store)
 
     refuses(InputError, r"Bare has no d_in\. Set it in its constructor or in load", Bare().load, STORE, 0)
+    Bare.d_in = 1
+    del Bare.n_classes
+    refuses(InputError, "Bare has no n_classes", Bare().load, STORE, 0)
     with pytest.raises(InputError, match=r"named train, valid and test; got 'val'\. Did you mean valid"):
         Classes().load(STORE, 0, val=items())
     refuses(InputError, "there is no part test; got train", Classes().place, {"train": items()}, STORE)

@@ -25,8 +25,8 @@ def width_of(layer: nn.Module) -> int:
             raise InputError(f"{type(layer).__name__} must be made with batch_first=True; got False.")
         return (layer.proj_size or layer.hidden_size) * (2 if layer.bidirectional else 1)
     width = getattr(layer, "d_out", None)
-    if not isinstance(width, int):
-        raise InputError(f"{type(layer).__name__} must have an integer attribute d_out; got {width!r}.")
+    if not isinstance(width, int) or width < 1:
+        raise InputError(f"{type(layer).__name__} must have an integer d_out of at least 1; got {width!r}.")
     return width
 
 
@@ -40,12 +40,12 @@ def outputs_and_state(layer: nn.Module, returned: Any) -> tuple[Tensor, Any]:
     return returned
 
 
-def check_output(layer: nn.Module, outputs: Tensor, width: int) -> None:
+def check_output(layer: nn.Module, u: Tensor, outputs: Tensor, width: int) -> None:
     """Reads no size that an exported program leaves open."""
     if outputs.dim() != 3 or outputs.shape[2] != width:
         name, shape = type(layer).__name__, tuple(outputs.shape)
         raise InputError(f"the output of {name} must have shape (B, T, {width}); got {shape}.")
-    if outputs.dtype == torch.float64 != next(layer.parameters(), outputs).dtype:
+    if outputs.dtype == torch.float64 != u.dtype:
         raise InputError(f"{type(layer).__name__} must keep the dtype of its input; its output is float64.")
 
 

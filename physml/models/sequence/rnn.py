@@ -214,7 +214,7 @@ class SequenceModel(nn.Module):
                 if not self._padding_checked:
                     refuse_reader_of_padding(layer, y, unequal)
                 outputs, carried = on_padded(layer, y, before, unequal)
-            check_output(layer, outputs, self._widths[i])
+            check_output(layer, y, outputs, self._widths[i])
             if self.training and not (self._rows_checked or torch.compiler.is_compiling()):
                 refuse_mixer_of_rows(layer, y)
             y = self._drop(outputs)

@@ -61,6 +61,10 @@ class Column:
         name, known = self.metric.partition("/")[2], self.known_direction
         if known not in (None, self.better):
             raise ConfigError(f"column {self.key}: {known} {name} is better; got better: {self.better}.")
+        power = re.fullmatch(r"1e([+-]?\d+)", "1e-2" if known == "higher" and self.unit == "%" else self.unit)
+        if power and not math.isclose(self.scale, 10.0 ** -int(power[1])):
+            needed = f"the unit {self.unit} needs scale: {10.0 ** -int(power[1]):g}"
+            raise ConfigError(f"column {self.key}: {needed}; got {self.scale:g}. Records hold plain values.")
 
     @property
     def bounds(self) -> Bounds:

@@ -28,13 +28,26 @@ class Screen:
     rules: bool = False
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        """Lines without blanks at their end; of empty lines one after the other, the first."""
+        from rich.console import Group
+        from rich.segment import Segment
+
+        before = ""
+        for line in console.render_lines(Group(*self._parts(options.max_width)), options, pad=False):
+            whole = "".join(segment.text for segment in line).rstrip()
+            if whole or before:
+                yield from Segment.adjust_line_length(line, cell_len(whole), pad=False)
+                yield Segment.line()
+            before = whole
+
+    def _parts(self, width: int) -> "Iterator[RenderableType]":
         document = self.document
         yield _rich(f"{document.id}: {document.title}", "bold")
         shown = [*document.first]
         shown += document.long if self.long else ()
         shown += document.rules if self.rules else ()
         for block in shown:
-            yield from _block(block, options.max_width)
+            yield from _block(block, width)
         shown_already = {"--long": self.long, "--rules": self.rules}
         if more := [f"{name} ({what})" for name, what in document.more.items() if not shown_already[name]]:
             yield _rich(f"More: {', '.join(more)}", "dim")

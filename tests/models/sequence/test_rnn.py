@@ -287,7 +287,7 @@ def test_tied_softmax_is_one_table_that_stays_tied_and_does_not_train_the_vector
     [
         (lambda u: u, r"Returns must return \(outputs, state\); got Tensor"),
         (lambda u: (u, u, u), "got tuple"),
-        (lambda u: (u.double(), ()), "Returns must keep the dtype of its input; its output is float64"),
+        (lambda u: (u, ()), "Returns must keep the dtype of its input; its output is float64"),
     ],
 )
 def test_what_a_layer_of_ones_own_returns_is_checked(returned: Any, says: str):
@@ -295,10 +295,15 @@ def test_what_a_layer_of_ones_own_returns_is_checked(returned: Any, says: str):
         d_out = 4
 
         def forward(self, input: Tensor, state: Any = None) -> Any:
-            return returned(super().forward(input))
+            return returned(super().forward(input.double()))
 
+    net = make(lambda d: Returns(d, 4)).float()
+    net.layers.double()
     with pytest.raises(InputError, match=says):
-        make(lambda d: Returns(d, 4)).float()(torch.zeros(2, 3, D))  # as many sequences as a pair has parts
+        net(torch.zeros(2, 3, D))  # as many sequences as a pair has parts
+    Returns.d_out = 0
+    with pytest.raises(InputError, match="Returns must have an integer d_out of at least 1; got 0"):
+        make(lambda d: Returns(d, 4))
 
 
 def test_a_layer_that_mixes_the_sequences_of_a_batch_is_refused():

@@ -169,7 +169,9 @@ def test_verdicts_new_splits_and_the_other_test_have_their_sentences() -> None:
         comparison = compare_values(column(**changes), *random_rows(n, shift, seed=1))
         return sentence(corrected([comparison])[0], NAMES, columns=columns)
 
-    assert re.match(r"Ours is better than Theirs by .* points \(95 % interval \[\+", said(3.0, unit="%"))
+    assert re.match(
+        r"Ours is better than Theirs by .* points \(95 % interval \[\+", said(3.0, unit="%", scale=100)
+    )
     assert re.match(r"Theirs is better than Ours by .*interval \[\+", said(-3.0))
     alike = said(0.1, columns=2)
     assert alike.startswith("Ours and Theirs cannot be told apart: ")

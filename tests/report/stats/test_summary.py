@@ -79,4 +79,4 @@ def test_a_deviation_with_n_below_the_root_is_corrected_and_undeclared_digits_ar
     ],
 )
 def test_an_interval_is_cut_where_no_value_can_be(metric, better, unit, bounds):
-    assert Column("a", metric, better, "clean", unit=unit).bounds == bounds
+    assert Column("a", metric, better, "clean", unit=unit, scale=100.0).bounds == bounds

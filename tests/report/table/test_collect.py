@@ -270,7 +270,7 @@ def test_a_threshold_is_reached_by_a_score_on_it() -> None:
 
 def test_an_interval_is_cut_at_bounds_of_known_metrics_alone() -> None:
     def bounds(metric: str, better: str, unit: str) -> tuple[float, float]:
-        return Column("k", f"test/{metric}", better, "clean", unit=unit).bounds  # type: ignore[arg-type]
+        return Column("k", f"test/{metric}", better, "clean", unit=unit, scale=100.0).bounds  # type: ignore[arg-type]
 
     assert bounds("accuracy_white_1_2", "higher", "%") == (0.0, 100.0)
     assert bounds("nrmse", "lower", "%") == bounds("rmse_last128", "lower", "") == (0.0, math.inf)
@@ -476,6 +476,8 @@ def row(**keys: Any) -> dict[str, Any]:
         ),
         (column(metric="rmse"), "metric must look like test/rmse"),
         (column(scale=0), "scale must be positive"),
+        (column(scale=1000), "the unit 1e-2 needs scale: 100; got 1000"),
+        (column(metric="test/accuracy", better="higher", unit="%", scale=1), "the unit % needs scale: 100"),
         (column(scale=True), "scale must be a number; got True"),
         (column(better="smaller"), "better must be one of 'lower', 'higher'"),
         (column(margin={"value": 1.0}), "reason must say why so much"),

@@ -36,7 +36,8 @@ def terminal(width: int, page: Document, **parts: bool) -> list[str]:
 def test_what_came_out_stands_first_and_every_line_fits(width: int) -> None:
     lines = terminal(width, document(Grid(WIDE.heads, WIDE.lines, "wide", narrow=NARROW)))
     assert lines[:2] == ["own-1: Own", "What came out."]
-    assert max(map(len, lines)) <= width
+    assert max(map(len, lines)) <= width and lines == [line.rstrip() for line in lines]
+    assert "\n\n\n" not in "\n".join(lines), "one empty line between two grids"
     assert ("wide" in lines) == (width >= 120) and ("narrow" in lines) == (width < 120)
 
 
