@@ -51,7 +51,7 @@ def kept(name: str, identity: str, seeds: range, shift: float, experiment: str =
     for seed in seeds:
         config = {"profile": "full", "task": {"_target_": "tasks.mine.Mine"}}
         content = finished(
-            experiment or f"adhoc/{name}", seed, test={"rmse": shift + 0.01 * seed**2},
+            experiment or f"adhoc/{name}", seed, test={"rmse": shift * (1 + 0.01 * seed**2)},
             identity=identity, protocol="clean", config=config, choices={"task": None},
         )  # fmt: skip
         path = Path("results") / Place(f"adhoc/{name}", identity, 0, seed).relative

@@ -269,7 +269,7 @@ def test_an_experiment_is_composed_the_same_by_omegaconf(name: str, monkeypatch:
         ("seed=[1", r"seed=\[1: "),
         ("model.gama=1", r"there is no config key model\.gama"),
         ("model.dt.x=1", r"there is no config key model\.dt\.x"),
-        ("model={dt: 1}", r"there is no model named \{dt: 1\}"),
+        ("model={dt: 1}", r"model names a config file\. Set keys of it one by one: model\.KEY=VALUE"),
     ],
 )
 def test_a_wrong_override_is_refused_in_one_line(override: str, says: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 from physml.base import files
 from physml.base.paths import OWN_RESULTS, ROOT
 from physml.cli import main
+from physml.queue.requested import RequestedRuns, RunOptions
 from physml.records import export, record
 from physml.records.schema import SCHEMA
 from physml.report.table.spec import find_table, load_table
@@ -40,13 +41,15 @@ def test_the_pandas_of_the_how_to_gives_the_numbers_of_a_table(tmp_path: Path, m
     files.write_text(tmp_path / "results" / export.NAME, export.runs_csv(OWN_RESULTS))
     monkeypatch.chdir(tmp_path)
     exec("\n".join(block.lines), {})
-    printed = dict(re.findall(r"^(lem/\S+) +(\S+ +\S+ +\d+)$", capsys.readouterr().out, re.MULTILINE))
+    printed = dict(re.findall(r"^(lem/\S+ \w+) +(\S+ +\S+ +\d+)$", capsys.readouterr().out, re.MULTILINE))
     table = (OWN_RESULTS / "tables" / "lem-4.md").read_text(encoding="utf-8").partition("all 1024")[0]
     spec = load_table(find_table("lem-4"))
+    identities = RequestedRuns(spec.runs, RunOptions(), "lem-4").identities
     for row in spec.rows:
         line = next(line for line in table.splitlines() if line.startswith(f"| {row.label} |"))
         ours = line.split("|")[3].strip().strip("*")
-        mean, sd, n = printed[spec.cell(row, spec.columns[0]).experiment].split()
+        experiment = spec.cell(row, spec.columns[0]).experiment
+        mean, sd, n = printed[f"{experiment} {identities[experiment]}"].split()
         assert (f"{float(mean):.3f} ± {float(sd):.3f}", n) == (ours, "10"), row.label
 
 

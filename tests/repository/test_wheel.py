@@ -171,7 +171,7 @@ def test_it_is_used_from_another_folder(python: Path, elsewhere: Path) -> None:
     assert {"lem", "fitzhugh_nagumo", "lem-4"} <= set(re.split(r"[,\s]+", names))
     assert "experiment: lem/fitzhugh_nagumo-lem" in config
     assert "LEM                 0.2      0.290 ± 0.057  ≈ cannot be told apart" in table
-    assert f"6 of 6 printed cells trained, n = 10; 1.4 core-hours; recorded by physml {__version__}" in table
+    assert f"6 of 6 printed cells trained, n = 10; 1.3 core-hours; recorded by physml {__version__}" in table
     assert "finished already: " in again
     assert "Nothing is missing." in doctor
     assert "written: mystudy.searched.yaml, results/search/adhoc-mystudy-lem.json" in search
