@@ -55,8 +55,8 @@ class OneGraph(Task):
         self.sizes = {part: len(nodes) for part, nodes in self._nodes.items()}
         refuse_empty(name, "nodes", self.sizes)
         for part, nodes in self._nodes.items():
-            if nodes.min() < 0 or nodes.max() >= n:
-                raise DataError(f"{name}, part {part}: node {int(nodes.max())} is none of {n}, from 0 on.")
+            if len(strange := nodes[(nodes < 0) | (nodes >= n)]):
+                raise DataError(f"{name}, part {part}: node {int(strange[0])} is none of {n}, from 0 on.")
         self.check_targets()
         self._facts = {**self.data_facts(store), "n_nodes": n, "n_edges": self._edge_index.shape[1]}
         known = [nodes for part, nodes in self._nodes.items() if part != "test"]

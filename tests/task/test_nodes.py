@@ -129,6 +129,7 @@ def test_references_see_no_label_of_test(store: Store) -> None:
         ({"y": np.full(N, -1)}, "part train: labels must be"),
         ({"y": np.full(N, "a")}, "arrays must hold real numbers; got <U1"),
         ({"split": dict.fromkeys(PARTS, np.array([N]))}, f"part train: node {N} is none of {N}"),
+        ({"split": dict.fromkeys(PARTS, np.array([0, -2]))}, f"part train: node -2 is none of {N}"),
         ({"split": {"train": np.arange(9)}}, "there is no part test; got train"),
         ({"split": dict.fromkeys(("train", "val"), np.arange(9))}, "got 'val'. Did you mean valid"),
     ],
