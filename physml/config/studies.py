@@ -181,14 +181,29 @@ def _study(path: Path, conf: Path) -> Study:
 
 def _searches(study: Study, path: Path, conf: Path) -> dict[str, dict[str, Any]]:
     """Keys of each search that rows can name: those of another study, and its own."""
-    own = {name: study.search | keys for name, keys in study.searches.items()}
+    own = {name: _search(study.search, keys) for name, keys in study.searches.items()}
     if study.searches_of is None:
         return own
     other = absolute(study.searches_of, path.parent)
     if further := conf_files.content(file_of(other, conf)).get("searches_of"):
         raise ConfigError(f"{path}: searches_of names a study whose own searches are those of {further}.")
     shared = load(other, conf)
-    return {name: shared.search | study.search | keys for name, keys in shared.searches.items()} | own
+    common = shared.search | study.search
+    return {name: _search(common, keys) for name, keys in shared.searches.items()} | own
+
+
+def _search(common: dict[str, Any], keys: dict[str, Any]) -> dict[str, Any]:
+    """Keys of a search, with those that all share. Their spaces are joined; a point that lacks a key of the
+    common one takes the first choice of its list.
+    """
+    space = common.get("space")
+    if not isinstance(space, dict) or not isinstance(keys.get("space", {}), dict):
+        return common | keys
+    first = {key: choices[0] for key, choices in space.items() if isinstance(choices, list) and choices}
+    points = (common | keys).get("points", [])
+    if isinstance(points, list) and all(isinstance(point, dict) for point in points):
+        points = [first | point for point in points]
+    return common | keys | {"space": space | keys.get("space", {}), "points": points}
 
 
 def found(study: str, conf: Path = CONF) -> dict[str, Found]:

@@ -65,7 +65,7 @@ def lines(content: Content, behind: Sequence[str] = (), written: Sequence[str] =
     out += [text] if (text := _splits(content)) else []
     if behind:
         out.append(
-            f"equal trials: {_list(behind)} lacks extra trials that this search has. "
+            f"equal trials: without the extra trials that this search has: {_list(behind)}. "
             f"Go on with: physml search {' '.join(behind)}"
         )
     elif search["equal"]:

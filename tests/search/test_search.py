@@ -289,7 +289,7 @@ def test_extra_trials_are_granted_to_every_search_of_the_group(conf, monkeypatch
     wants = results("lem-fitzhugh_nagumo-gru")["wants"]
     assert wants >= 1 and search.load_search(LSTM).behind
     out = capsys.readouterr().out
-    assert f"equal trials: {LSTM} lacks extra trials" in out and f"physml search {LSTM}" in out
+    assert f"that this search has: {LSTM}. Go on" in out and f"physml search {LSTM}" in out
     assert carried_out(LSTM) == 0
     counts = {len(results(f"lem-fitzhugh_nagumo-{row}")["trials"]) for row in ("lstm", "gru")}
     assert counts == {8 + 3 * wants} and not search.load_search(LSTM).behind
@@ -306,7 +306,7 @@ def test_one_command_makes_a_group_with_equal_trials(conf, monkeypatch, capsys):
     assert main.main(["search", LSTM, GRU, "--jobs", "1"]) == 0
     for row in ("lstm", "gru"):
         assert len(results(f"lem-fitzhugh_nagumo-{row}")["trials"]) == 4 + 2 * 3
-    assert "lacks extra trials" not in capsys.readouterr().out
+    assert "without the extra trials" not in capsys.readouterr().out
     assert main.main(["search", LSTM, "--plan"]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[0].split() == ["runs", "done", "hours", LSTM] and len(out) == 4
@@ -527,6 +527,25 @@ def test_a_study_makes_the_searches_of_another(conf, monkeypatch):
     own["searches"]["tiny"] = own["searches"]["rate"]
     other.write_text(yaml.safe_dump(content | own))
     assert search.load_search("lem/copy-lstm").space == rate, "its own comes before the other's"
+
+
+def test_searches_share_a_space(conf):
+    """A study can add keys to the spaces of all its searches; points without them take the first choice."""
+    rate = {"optim.lr": {"low": 1e-4, "high": 1e-2, "log": True}}
+    path = write(conf).with_name("copy.yaml")
+    content: Any = TASK | {"rows": {"lstm": {"model": "lstm", "search": "rate"}}}
+    content["searches"] = {"rate": STAGED | {"space": rate, "points": [{"optim.lr": 1e-3}]}}
+    for pools, wrong in (
+        ([None, "mean"], None),
+        ({"low": 1, "high": 2}, "points must have the keys of space"),
+    ):
+        path.write_text(yaml.safe_dump(content | {"search": {"space": {"net.pool": pools}}}))
+        if wrong:
+            refuses(ConfigError, wrong, search.load_search, "lem/copy-lstm")
+            continue
+        spec = search.load_search("lem/copy-lstm")
+        assert spec.space == {"net.pool": pools} | rate
+        assert spec.points == [{"net.pool": None, "optim.lr": 1e-3}]
 
 
 ONE = {"stages": [{}], "trials": 3, "trial": {"profile": "smoke", "trainer.epochs": 2}}
