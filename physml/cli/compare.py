@@ -4,13 +4,13 @@
 """
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from physml.base import files
-from physml.base.errors import ConfigError, InputError
+from physml.base.errors import ConfigError
 from physml.base.paths import display_path
 from physml.cli.console import print_document
+from physml.cli.options import out_file
 
 if TYPE_CHECKING:
     from physml.report.compare.text import Rows
@@ -53,9 +53,7 @@ def _compare(options: argparse.Namespace) -> int:
     from physml.report.compare.text import document
     from physml.report.text.document import FORMS
 
-    out = Path(options.out) if options.out else None
-    if out and out.suffix.removeprefix(".") not in FORMS:
-        raise InputError(f"--out must end in .{', .'.join(FORMS)}; got {options.out}.")
+    out = out_file(options.out, FORMS) if options.out else None
     comparison = document(_of_table(options) if options.table else _of_experiments(options))
     print_document(comparison, long=options.long, rules=options.rules)
     if out:

@@ -188,10 +188,12 @@ def describe(record: dict[str, Any], typed: "Sequence[str]" = ()) -> str:
 
 def _files(record: dict[str, Any], path: Path) -> list[str]:
     """Lines that name the files of a run, as far as they exist."""
+    from physml.records.record import below_runs
+
     lines = []
     if record.get("curve") and (curve := path.with_name(Path(record["curve"]).name)).exists():
         lines.append(f"  curve: {display_path(curve)}; drawn by physml plot {display_path(path)}")
-    work = _work_folder(path)
+    work = work_root().joinpath(*below_runs(path), path.stem)
     if (picture := work / "curves.png").exists():
         lines.append(f"  picture: {display_path(picture)}")
     if record.get("weights"):
@@ -200,13 +202,6 @@ def _files(record: dict[str, Any], path: Path) -> list[str]:
         lines.append(f"  profile: {display_path(work_root() / record['profile'])}; the trace lies beside it")
     offline = map(display_path, sorted(work.glob("wandb/offline-run-*")))
     return [*lines, *(f"  W&B, offline: {folder}; wandb sync sends it" for folder in offline)]
-
-
-def _work_folder(record: Path) -> Path:
-    """Below the root of work folders as the record lies below results/runs."""
-    above = list(record.parent.parts)
-    folder = above[len(above) - above[::-1].index("runs") :] if "runs" in above else []
-    return work_root().joinpath(*folder, record.stem)
 
 
 def show_plan(planned: "Sequence[Planned]", names: Mapping[str, str] | None = None) -> None:
@@ -283,5 +278,4 @@ class _Setting:
 def show_requested(requested: "RequestedRuns", *, probe: bool) -> int:
     """The plan of a table or figure; exit code 2 where a row cannot be made."""
     show_plan(list(requested.plan(probe=probe).values()))
-    requested.tell_broken()
-    return 2 if requested.broken else 0
+    return requested.tell_broken()

@@ -32,6 +32,7 @@ from physml.base.paths import (
     work_root,
 )
 from physml.cli.console import Line, aligned
+from physml.cli.options import seconds
 from physml.records import provenance
 
 State = Literal["ok", "note", "missing"]
@@ -58,7 +59,7 @@ def add(commands: Any) -> None:
     doctor.add_argument(
         "--nodes", type=int, choices=(1, 2), default=1, help="2: the same command is started on another node"
     )
-    doctor.add_argument("--wait", type=float, default=60.0, metavar="S", help="for the other node")
+    doctor.add_argument("--wait", type=seconds, default=60.0, metavar="S", help="for the other node")
     doctor.set_defaults(command=_run)
 
 

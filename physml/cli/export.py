@@ -1,10 +1,9 @@
 """`physml export`: the trained network of a run as a folder to take away."""
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from physml.base.paths import display_path
+from physml.base.paths import display_path, expanded, results_root
 from physml.cli.options import add_options
 
 DESCRIPTION = """Writes the network of a run that kept its weights (runtime.save_model=true)
@@ -43,7 +42,7 @@ def _run(options: argparse.Namespace) -> int:
         return _keep(options.run)
     from physml.export.export import export
 
-    out = Path(options.out).expanduser()
+    out = expanded(options.out)
     exported = export(
         options.run, options.to, out, lengths=options.lengths, plugins=options.plugin, force=options.force
     )
@@ -61,5 +60,6 @@ def _keep(run: str) -> int:
 
     record = record_of(run)
     target = keeping.keep(record, weights_of(record))
-    print(f"written: {display_path(target)}; physml.load({record['experiment']!r}) reads it")
+    name = target.relative_to(results_root() / "weights").with_suffix("").as_posix()
+    print(f"written: {display_path(target)}; physml.load({name!r}) reads it")
     return 0

@@ -60,6 +60,7 @@ def _figure(name: str, options: argparse.Namespace) -> int:
     if options.on == "pilot":
         return code
     records = requested.wanted_records()
+    code = max(code, requested.tell_broken())
     with doing.shown_by(now_and_then()):
         figure = collect(
             spec, requested.identities, records, requested.running(), blocked=requested.untrainable

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from physml.base.errors import ConfigError, DataError, suggest
 from physml.base.files import cached_by_file
-from physml.base.paths import PACKAGE, TASKS
+from physml.base.paths import PACKAGE, TASKS, expanded
 
 OWN_PACKAGES = ("physml", "tasks")
 
@@ -195,7 +195,7 @@ def own_file(source: Path, name: str) -> Path:
 
     Errors: DataError where there is no such file.
     """
-    path = source.parent / Path(name).expanduser()
+    path = source.parent / expanded(name)
     if not path.is_file():
         raise DataError(
             f"{source.name} names the file {name}, but {path} is "

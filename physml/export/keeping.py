@@ -10,6 +10,7 @@ from typing import Any
 from physml.base import files
 from physml.base.errors import DataError
 from physml.base.paths import display_path, results_root
+from physml.records.record import below_runs
 from physml.run.weights import SUFFIX
 
 MOST = 25 * 2**20  # bytes of all weights in the repository
@@ -20,9 +21,12 @@ CARD = ("experiment", "identity", "split", "seed", "metrics", "selected", "n_par
 def keep(record: Mapping[str, Any], weights: Path) -> Path:
     """Copy the weights of a recorded run to results/weights, with a card; the path of the copy.
 
+    Its name is that of the record's folder; an ad hoc run may have other settings than its experiment.
     Errors: DataError where their score on test data is not that of the record, or all take more than `MOST`.
     """
     recorded = record["metrics"]["best"]["test"]
+    if None in recorded.values() or not recorded:
+        raise DataError(f"{display_path(Path(record['path']))} has no score on test data to compare with.")
     evaluated = scores(weights, record["selected"]["epoch"])
     for name, value in recorded.items():
         got = evaluated.get(name, math.nan)
@@ -32,7 +36,8 @@ def keep(record: Mapping[str, Any], weights: Path) -> Path:
                 "are not the weights that it describes."
             )
     root = results_root() / "weights"
-    target = root / f"{record['experiment']}{SUFFIX}"
+    name = "/".join(below_runs(Path(record["path"]))) or record["experiment"]
+    target = root / f"{name}{SUFFIX}"
     others = sum(path.stat().st_size for path in root.rglob(f"*{SUFFIX}") if path != target)
     if (total := others + weights.stat().st_size) > MOST:
         raise DataError(f"all kept weights would take {total / 2**20:.1f} MiB, more than {MOST / 2**20:.0f}.")
@@ -40,6 +45,7 @@ def keep(record: Mapping[str, Any], weights: Path) -> Path:
         shutil.copyfile(weights, temporary)
     digest = hashlib.sha256(target.read_bytes()).hexdigest()
     card = {key: record.get(key) for key in CARD} | {"sha256": digest, "evaluated": evaluated}
+    card["experiment"] = name
     files.write_text(target.with_suffix(".json"), files.json_text(card))
     return target
 

@@ -133,7 +133,8 @@ def _gflops() -> float | None:
         from physml.run.record import sgemm_gflops
 
         rates[cpu] = round(sgemm_gflops(), 1)
-        files.write_json(kept, rates)
+        with contextlib.suppress(OSError, ValueError):  # it is measured again
+            files.write_json(kept, rates)
     return costs.number(rates[cpu])
 
 
@@ -163,7 +164,7 @@ def _of_probe(
 def on_cpu(spec: RunSpec) -> bool:
     """Looked up without torch, whose import takes longer than a plan."""
     device = spec.config["runtime"]["device"]
-    return device == "cpu" or (device == "auto" and not Path("/dev/nvidiactl").exists())
+    return device.startswith("cpu") or (device == "auto" and not Path("/dev/nvidiactl").exists())
 
 
 def _key(spec: RunSpec) -> str:

@@ -259,9 +259,10 @@ def folders_below(folder: Path) -> list[Path]:
 
 
 def adhoc_folders() -> list[str]:
-    """Folders of runs that belong to no table, below results/runs."""
-    folders = (root / "runs" / ADHOC for root in results_roots())
-    return [f"{ADHOC}/{path.name}" for folder in folders if folder.is_dir() for path in folder.iterdir()]
+    """Folders of runs that belong to no table, below results/runs: adhoc/mine, adhoc/lem/adding-lem."""
+    roots = [root / "runs" for root in results_roots()]
+    folders = [(root, path) for root in roots for at in ("*/", "*/*/") for path in root.glob(f"{ADHOC}/{at}")]
+    return [path.relative_to(root).as_posix() for root, path in folders if any(path.glob("*.json*"))]
 
 
 def records(

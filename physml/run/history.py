@@ -42,8 +42,13 @@ def forget(folder: Path) -> bool:
     return True
 
 
-def last(folder: Path) -> dict[str, Any]:
-    """Host and time of the last attempt, and how many were in vain; empty where there was none."""
+def last_host(folder: Path) -> str | None:
+    """The machine and process of the last attempt; None where there was none."""
+    host = _last(folder).get("host")
+    return host if isinstance(host, str) else None
+
+
+def _last(folder: Path) -> dict[str, Any]:
     try:
         attempt = opened.read_json(folder / NAME)
     except (OSError, ValueError):
@@ -53,7 +58,7 @@ def last(folder: Path) -> dict[str, Any]:
 
 def in_vain(folder: Path) -> int:
     """Attempts in vain so far, the one that runs now among them."""
-    attempt = last(folder)
+    attempt = _last(folder)
     count = attempt.get("in_vain", 0)
     if not isinstance(count, int) or _newest(folder) not in (None, attempt.get("checkpoint")):
         return 0

@@ -177,6 +177,19 @@ def test_weights_that_come_with_physml_are_exported_by_their_experiment(name: st
     assert f"name: {name}" in (tmp_path / "out" / "README.md").read_text()
 
 
+@pytest.mark.parametrize("card", ['{"a": 1}', "[", "[1]", None])
+def test_weights_beside_a_file_that_is_no_card_of_theirs_are_exported(
+    card: str | None, roots: Path, tmp_path: Path
+) -> None:
+    """And those whose record is not at hand."""
+    path = tmp_path / "mine.safetensors"
+    shutil.copyfile(physml.run.weights.weights_of(record_path(roots)), path)
+    place = {"experiment": "lem/adding-500-lem", "identity": "0" * 8, "split": 0, "seed": 0}
+    path.with_suffix(".json").write_text(card or json.dumps(place))
+    export(path, "safetensors", tmp_path / "out")
+    assert "No record of the run is at hand." in (tmp_path / "out" / "README.md").read_text("utf-8")
+
+
 def test_names_of_no_run_or_several_and_folders_with_files_are_refused(roots: Path, tmp_path: Path) -> None:
     refuses(ConfigError, f"there is no run addin-cornn.* Did you mean .*{NAME}", physml.load, "addin-cornn")
     with pytest.raises(DataError, match=r"seed 1 kept no weights. Train it again with"):

@@ -56,7 +56,9 @@ def test_a_run_without_news_is_called_silent():
     assert silent.text.startswith("node7, step 5 of 10, ") and silent.text.endswith("no news for 12 min")
     for damaged in ("[]", "{", json.dumps({"step": 5, "steps": 10, "at": "x"})):
         (spec.work_folder / "progress.json").write_text(damaged)
-        assert seen(planning.Planned(spec, "running")).hours_left is None
+        (spec.work_folder / "attempts.json").write_text('{"host": 5}')
+        damaged_run = seen(planning.Planned(spec, "running"))
+        assert damaged_run.hours_left is None and damaged_run.text in ("", "step 5 of 10")
 
 
 def test_times_are_told_in_two_units():
@@ -144,7 +146,7 @@ def test_a_hopeless_run_is_found_and_started_anew(forked, shared, capsys):
     assert "given up" in out and "3 attempts in vain" in out and "output.txt" in out
     assert main.main(["retry"]) == 0
     assert "the next pilot starts it" in capsys.readouterr().out
-    assert of(spec).state == "failed" and overview.history.last(spec.work_folder) == {}
+    assert of(spec).state == "failed" and overview.history.last_host(spec.work_folder) is None
 
 
 def test_watching_ends_when_all_is_done(forked, shared, capsys, monkeypatch):
