@@ -175,6 +175,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--no-wait": {"action": "store_true", "help": "of a pilot: end when others hold all runs that are left"},
     "--verify": {"choices": ("bytes", "content", "off"), "help": _VERIFY},
 }
+PAPER = ("--paper",)
 VERIFY = ("--verify",)
 JOBS = ("--jobs", "--max-hours", "--yes")
 PLAN = ("--plan", "--probe", "--force")

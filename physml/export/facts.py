@@ -114,8 +114,9 @@ def _record(path: Path, run: object) -> Record | None:
     """From the card of kept weights, the name of the run, or the place of its weights, its record's too."""
     if isinstance(run, dict):
         return run  # type: ignore[return-value]
-    if path.name != NAME and (kept := _card(path.with_suffix(".json"))):
-        return of_file("{experiment}/{identity}-split{split}-seed{seed}".format(**kept))
+    card = opened.read_mapping(path.with_suffix(".json"))  # of kept weights, or another file with its name
+    if path.name != NAME and {"experiment", "identity", "split", "seed"} <= card.keys():
+        return of_file("{experiment}/{identity}-split{split}-seed{seed}".format(**card))
     if Path(str(run)).suffix != ".safetensors" and not (Path(str(run)) / path.name).is_file():
         return record_of(str(run))
     place = path.absolute().parts[:-1]
@@ -124,13 +125,3 @@ def _record(path: Path, run: object) -> Record | None:
         if recorded := of_file(name):
             return recorded
     return None
-
-
-def _card(path: Path) -> dict[str, Any] | None:
-    """The content of the card of kept weights; None where there is none, or another file with its name."""
-    try:
-        content = opened.read_json(path)
-    except (OSError, ValueError):
-        return None
-    keys = {"experiment", "identity", "split", "seed"}
-    return content if isinstance(content, dict) and keys <= content.keys() else None

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from physml.base import files, opened
 from physml.base.errors import ConfigError
@@ -126,9 +125,7 @@ def _gflops() -> float | None:
     """The rate of a core of this machine, measured once for each kind of processor."""
     cpu = f"{cpu_model()}, {cpu_facts().get('microarchitecture')}"
     kept = work_root() / "probes" / "sgemm.json"
-    rates: dict[str, Any] = {}
-    with contextlib.suppress(OSError, *costs.FAULTS):
-        rates = dict(opened.read_json(kept))
+    rates = opened.read_mapping(kept)
     if not costs.number(rates.get(cpu)):
         from physml.run.record import sgemm_gflops
 

@@ -39,11 +39,7 @@ class Live:
     @classmethod
     def read(cls, folder: Path) -> "Live":
         """The run of a work folder; damaged values count as not known."""
-        try:
-            news = opened.read_json(folder / NAME)
-        except (OSError, ValueError):
-            return cls()
-        return cls.of(news) if isinstance(news, dict) else cls()
+        return cls.of(opened.read_mapping(folder / NAME))
 
     @classmethod
     def of(cls, news: dict[str, Any]) -> "Live":

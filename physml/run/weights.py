@@ -115,11 +115,8 @@ def weights_of(run: str | Path | Mapping[str, Any]) -> Path:
         recorded = run if isinstance(run, Mapping) else record_of(str(run))
         path = path_of(recorded)
     if not path.is_file():
-        beside = (
-            f" It is not beside {display_path(Path(recorded['path']))} either."
-            if recorded.get("path")
-            else ""
-        )
+        record = recorded.get("path")
+        beside = f" It is not beside {display_path(Path(record))} either." if record else ""
         raise DataError(
             f"{display_path(path)} is not there. Set PHYSML_RUNS to the folder of runs that has it, or train "
             f"the run again with runtime.save_model=true and --force.{beside}"
