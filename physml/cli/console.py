@@ -175,8 +175,9 @@ def describe(record: dict[str, Any], typed: "Sequence[str]" = ()) -> str:
         lines.append(f"  reason: {record['reason']}")
     best = (record["metrics"] or {}).get("best")
     if best:
-        numbers = "  ".join(f"{k} {v:.4g}" for k, v in best["test"].items() if v is not None)
-        rule = f"test, {record['selected']['rule']} (epoch {record['selected']['epoch']})"
+        part = "test" if best["test"] else "valid"  # runtime.score_test=false asks for none on test
+        numbers = "  ".join(f"{k} {v:.4g}" for k, v in best[part].items() if v is not None)
+        rule = f"{part}, {record['selected']['rule']} (epoch {record['selected']['epoch']})"
         lines.append(f"  {rule}: {numbers}")
     if typed:
         lines.append(f"  with {shlex.join(typed)}")

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from physml.base.errors import ConfigError, InputError
 from physml.base.paths import expanded, results_root, unwritable, work_root, work_variable
@@ -17,6 +17,7 @@ from physml.base.paths import expanded, results_root, unwritable, work_root, wor
 if TYPE_CHECKING:
     from physml.queue.requested import RunOptions
 
+T = TypeVar("T")
 LONGEST = 1e9  # of hours or seconds; no clock counts more
 SMOKE = "smoke run: tiny sizes, made-up data, no results"
 
@@ -34,7 +35,7 @@ def run_options(options: argparse.Namespace) -> "RunOptions":
     )
 
 
-def each(names: list[str], command: Callable[[str], int]) -> int:
+def each(names: list[T], command: Callable[[T], int]) -> int:
     """One after another; a stop (75) ends them all, a failure only its own. The worst code counts."""
     codes = []
     for name in names:

@@ -92,15 +92,16 @@ def _run(options: argparse.Namespace) -> int:
     if len(options.ids) > 1 and (options.html or options.latex not in (None, "-")):
         raise ConfigError("one FILE holds one table: name a single ID, or --html without FILE, or --latex -.")
 
+    # What cannot be is refused now, not after hours.
+    paths = [tables.find_table(name, options.paper) for name in options.ids]
     for file in filter(None, (options.html, options.latex)):
-        expanded(file)  # what cannot be is refused now, not after hours
+        expanded(file)
 
-    def show(name: str) -> int:
-        path = tables.find_table(name, options.paper)
+    def show(path: Path) -> int:
         return (_settings if tables.kind_of(path) == "settings" else _results)(path, options)
 
     with smoke_roots(options.smoke):
-        return each(options.ids, show)
+        return each(paths, show)
 
 
 def _results(path: Path, options: argparse.Namespace) -> int:

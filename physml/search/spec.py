@@ -142,7 +142,7 @@ def named(names: list[str], *, missing: bool) -> list[str]:
     Args:
         names: as `load_search` takes them, or patterns.
         missing: leave out those that are done.
-    Errors: ConfigError for a pattern that fits none, and with `missing` for an unknown name.
+    Errors: ConfigError for a pattern that fits none, and for an unknown name.
     """
     kept: list[str] = []
     for name in names:
@@ -152,8 +152,8 @@ def named(names: list[str], *, missing: bool) -> list[str]:
             if not fitting:
                 raise ConfigError(f"no search fits {name}. `physml list searches` shows all.")
         kept += fitting
-    kept = list(dict.fromkeys(kept))
-    return [name for name in kept if not is_done(studies.search_named(name, CONF)[0])] if missing else kept
+    idents = {name: studies.search_named(name, CONF)[0] for name in kept}
+    return [name for name, ident in idents.items() if not (missing and is_done(ident))]
 
 
 # ---------------------------------------------------------------------------- before a search
