@@ -39,7 +39,7 @@ def add(commands: Any) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     if options.keep:
-        return _keep(options.run)
+        return _keep(options.run, options.plugin)
     from physml.export.export import export
 
     out = expanded(options.out)
@@ -53,13 +53,13 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _keep(run: str) -> int:
+def _keep(run: str, plugins: list[str]) -> int:
     from physml.export import keeping
     from physml.run.named import record_of
     from physml.run.weights import weights_of
 
     record = record_of(run)
-    target = keeping.keep(record, weights_of(record))
+    target = keeping.keep(record, weights_of(record), plugins)
     name = target.relative_to(results_root() / "weights").with_suffix("").as_posix()
     print(f"written: {display_path(target)}; physml.load({name!r}) reads it")
     return 0

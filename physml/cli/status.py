@@ -74,10 +74,10 @@ def _started() -> "list[Planned]":
             spec = RunSpec.from_json(opened.read_json(path)["spec"])
             if spec.file == path:  # else a smoke run, or a folder that was moved
                 planned += planning.plan([spec])
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):
-            print(f"{display_path(path)} cannot be read, and is left out")
         except PhysmlError as error:  # such as a damaged record
             print(f"{display_path(path.parent)} is left out: {error}")
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            print(f"{display_path(path)} cannot be read, and is left out")
     return planned
 
 

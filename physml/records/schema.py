@@ -147,7 +147,7 @@ def too_deep(content: Any) -> bool:
 Fault = tuple[tuple[str, ...], str]  # the keys that lead to a value, and what is wrong with it
 Check = Callable[[Any], Fault | None]
 _NAMES: dict[type, str] = {float: "a number", int: "a whole number", str: "a text", bool: "true or false"}
-_NAMES |= {dict: "a mapping", list: "a list"}
+_NAMES |= {dict: "a mapping", list: "a list", NoneType: "null"}
 
 
 @cache
@@ -157,43 +157,29 @@ def _check_of(kind: Any) -> Check:
     if kind is Any:
         return lambda value: None
     if origin is UnionType:
-        checks = [_check_of(option) for option in inner if option is not NoneType]
-        return partial(_check_union, checks=checks, optional=NoneType in inner, plain=_plain(kind))
+        return partial(_check_union, checks=[_check_of(option) for option in inner])
     if origin is Literal:
         names = ", ".join(inner)
         return lambda value: None if value in inner else ((), f"is {_short(value)}, not one of {names}")
     if origin in (list, dict) and inner[-1] is Any:
         return partial(_wrong, kind=origin)
     if origin in (list, dict):
-        return partial(_check_each, kind=origin, each=_check_of(inner[-1]), plain=_plain(inner[-1]))
+        return partial(_check_each, kind=origin, each=_check_of(inner[-1]))
     if hasattr(kind, "__required_keys__"):
         hints = {key: _check_of(hint) for key, hint in get_type_hints(kind).items()}
         return partial(_check_keys, hints=hints, required=kind.__required_keys__)
     return partial(_wrong, kind=kind)
 
 
-def _plain(kind: Any) -> frozenset[type]:
-    """The types whose values fit an annotation without a closer look."""
-    if get_origin(kind) is UnionType:
-        return frozenset().union(*map(_plain, get_args(kind)))
-    if kind not in (float, int, str, bool, NoneType):
-        return frozenset()
-    return frozenset((float, int) if kind is float else (kind,))
+def _check_union(value: Any, checks: list[Check]) -> Fault | None:
+    first = checks[0](value)
+    return None if first is None or any(check(value) is None for check in checks[1:]) else first
 
 
-def _check_union(value: Any, checks: list[Check], optional: bool, plain: frozenset[type]) -> Fault | None:
-    if type(value) in plain:
-        return None
-    faults = [] if value is None and optional else [check(value) for check in checks]
-    return faults[0] if faults and None not in faults else None
-
-
-def _check_each(value: Any, kind: type, each: Check, plain: frozenset[type]) -> Fault | None:
+def _check_each(value: Any, kind: type, each: Check) -> Fault | None:
     """The first fault among the values of a mapping or list."""
     if fault := _wrong(value, kind):
         return fault
-    if plain.issuperset(map(type, value.values() if kind is dict else value)):
-        return None
     for key, inner in value.items() if kind is dict else enumerate(value):
         if fault := each(inner):
             return (str(key), *fault[0]), fault[1]

@@ -120,13 +120,18 @@ def test_a_file_of_a_run_that_leads_elsewhere_is_left_out(place, shared, capsys)
         assert "spec.json cannot be read, and is left out" in capsys.readouterr().out
 
 
-def test_a_damaged_record_or_a_broken_experiment_is_told(shared, capsys, tmp_path):
+def test_a_damaged_record_or_a_broken_experiment_is_told(shared, capsys, tmp_path, monkeypatch):
     (done,) = h.specs_of(h.odd("seed=0"))
     h.make(done)
     done.record_path.write_text("{")
     (done.work_folder / "spec.json").write_text(json.dumps({"spec": done.to_json()}))
     assert main.main(["status"]) == 0
     assert f"{done.place.stem} is left out: " in capsys.readouterr().out
+    done.record_path.unlink()
+    with monkeypatch.context() as patch:
+        patch.setenv("PHYSML_LOCKS", "foo")
+        assert main.main(["status"]) == 0
+    assert f"{done.place.stem} is left out: PHYSML_LOCKS must be flock or lease" in capsys.readouterr().out
     study = tmp_path / "mine.yaml"
     study.write_text("{task: adding, common: {task: {n_typo: 3}}, rows: {a: {model: lem}}}")
     for command in ("status", "failed", "logs", "retry"):
