@@ -125,7 +125,7 @@ def _device(text: str) -> str:
 
 
 def seconds(text: str) -> float:
-    """As a type of argparse."""
+    """A positive number of seconds, as a type of argparse."""
     return _positive(text, "seconds")
 
 
