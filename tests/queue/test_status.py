@@ -117,7 +117,7 @@ def test_a_file_of_a_run_that_leads_elsewhere_is_left_out(place, shared, capsys)
     (spec.work_folder / "spec.json").write_text(json.dumps({"spec": content}))
     for command in ("status", "logs", "retry"):
         assert main.main([command]) == 0
-        assert "spec.json cannot be read, and is left out" in capsys.readouterr().out
+        assert "is left out: a run has no place outside of the folder of runs" in capsys.readouterr().out
 
 
 def test_a_damaged_record_or_a_broken_experiment_is_told(shared, capsys, tmp_path, monkeypatch):
