@@ -171,7 +171,7 @@ def _state(path: Path) -> str:
 
 def _self() -> dict[str, Any]:
     """This process: host, start of the machine, space of process ids, id, and its own start."""
-    return {"host": platform.node(), "pid": os.getpid(), "started": _started(os.getpid()), **_machine()}
+    return {"host": platform.node(), "pid": os.getpid(), "started": started(os.getpid()), **_machine()}
 
 
 def _machine() -> dict[str, str]:
@@ -190,10 +190,10 @@ def _is_ours(process: dict[str, Any]) -> bool:
 
 
 def _is_alive(process: dict[str, Any]) -> bool:
-    return process.get("started") is not None and _started(process.get("pid", 0)) == process["started"]
+    return process.get("started") is not None and started(process.get("pid", 0)) == process["started"]
 
 
-def _started(pid: int) -> int | None:
+def started(pid: int) -> int | None:
     """When a process was started, in ticks; None: it does not run."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")

@@ -3,6 +3,8 @@
 import argparse
 from typing import Any
 
+from physml.cli.options import PAPER, add_options
+
 
 def add(commands: Any) -> None:
     cite = commands.add_parser("cite", help="print what to cite for tables, as BibTeX")
@@ -12,7 +14,7 @@ def add(commands: Any) -> None:
         metavar="ID",
         help="lem-4, ./mine.yaml; none: physml and the papers whose tables it has",
     )
-    cite.add_argument("--paper", default="lem", help="the paper that a bare number belongs to (lem)")
+    add_options(cite, PAPER)
     cite.set_defaults(command=_run)
 
 

@@ -4,13 +4,13 @@
 """
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from physml.base import files
-from physml.base.errors import ConfigError, InputError
+from physml.base.errors import ConfigError
 from physml.base.paths import display_path
 from physml.cli.console import print_document
+from physml.cli.options import PAPER, add_options, out_file
 
 if TYPE_CHECKING:
     from physml.report.compare.text import Rows
@@ -23,7 +23,7 @@ def add(commands: Any) -> None:
     compare.add_argument("first", metavar="A", help="the label of a row; or an experiment, or a record")
     compare.add_argument("second", metavar="B", help="the other one")
     compare.add_argument("--table", metavar="ID", help="the table whose rows A and B are: lem-4")
-    compare.add_argument("--paper", default="lem", help="the paper that a bare number belongs to")
+    add_options(compare, PAPER)
     compare.add_argument("--column", metavar="KEY", help="one column of the table; default: all")
     compare.add_argument(
         "--row",
@@ -53,9 +53,7 @@ def _compare(options: argparse.Namespace) -> int:
     from physml.report.compare.text import document
     from physml.report.text.document import FORMS
 
-    out = Path(options.out) if options.out else None
-    if out and out.suffix.removeprefix(".") not in FORMS:
-        raise InputError(f"--out must end in .{', .'.join(FORMS)}; got {options.out}.")
+    out = out_file(options.out, FORMS) if options.out else None
     comparison = document(_of_table(options) if options.table else _of_experiments(options))
     print_document(comparison, long=options.long, rules=options.rules)
     if out:

@@ -175,8 +175,9 @@ def describe(record: dict[str, Any], typed: "Sequence[str]" = ()) -> str:
         lines.append(f"  reason: {record['reason']}")
     best = (record["metrics"] or {}).get("best")
     if best:
-        numbers = "  ".join(f"{k} {v:.4g}" for k, v in best["test"].items() if v is not None)
-        rule = f"test, {record['selected']['rule']} (epoch {record['selected']['epoch']})"
+        part = "test" if best["test"] else "valid"  # runtime.score_test=false asks for none on test
+        numbers = "  ".join(f"{k} {v:.4g}" for k, v in best[part].items() if v is not None)
+        rule = f"{part}, {record['selected']['rule']} (epoch {record['selected']['epoch']})"
         lines.append(f"  {rule}: {numbers}")
     if typed:
         lines.append(f"  with {shlex.join(typed)}")
@@ -188,10 +189,12 @@ def describe(record: dict[str, Any], typed: "Sequence[str]" = ()) -> str:
 
 def _files(record: dict[str, Any], path: Path) -> list[str]:
     """Lines that name the files of a run, as far as they exist."""
+    from physml.records.record import below_runs
+
     lines = []
     if record.get("curve") and (curve := path.with_name(Path(record["curve"]).name)).exists():
         lines.append(f"  curve: {display_path(curve)}; drawn by physml plot {display_path(path)}")
-    work = _work_folder(path)
+    work = work_root().joinpath(*below_runs(path), path.stem)
     if (picture := work / "curves.png").exists():
         lines.append(f"  picture: {display_path(picture)}")
     if record.get("weights"):
@@ -200,13 +203,6 @@ def _files(record: dict[str, Any], path: Path) -> list[str]:
         lines.append(f"  profile: {display_path(work_root() / record['profile'])}; the trace lies beside it")
     offline = map(display_path, sorted(work.glob("wandb/offline-run-*")))
     return [*lines, *(f"  W&B, offline: {folder}; wandb sync sends it" for folder in offline)]
-
-
-def _work_folder(record: Path) -> Path:
-    """Below the root of work folders as the record lies below results/runs."""
-    above = list(record.parent.parts)
-    folder = above[len(above) - above[::-1].index("runs") :] if "runs" in above else []
-    return work_root().joinpath(*folder, record.stem)
 
 
 def show_plan(planned: "Sequence[Planned]", names: Mapping[str, str] | None = None) -> None:
@@ -222,12 +218,12 @@ def show_plan(planned: "Sequence[Planned]", names: Mapping[str, str] | None = No
     for run in planned:
         settings.setdefault(run.spec.setting, []).append(run)
     names = names or {}
-    entries = (_Setting(names.get(name, name), runs) for name, runs in settings.items())
-    rows = sorted(entries, key=lambda row: row.order)
+    rows = [_setting(names.get(name, name), runs) for name, runs in settings.items()]
+    rows.sort(key=lambda row: row[0])
     devices = {on_cpu(run.spec) for run in planned}
     unit = "core-" if devices == {True} else "GPU-" if devices == {False} else ""
     lines = [Line(("setting", "to do", "ms/step", f"{unit or 'core- or GPU-'}h each", "all", "state"))]
-    print(aligned([*lines, *(row.line() for row in rows)], terminal_width(200)))
+    print(aligned([*lines, *(line for _, line in rows)], terminal_width(200)))
     counted = [run for run in planned if run.counts]
     known = [run.cost.hours for run in counted if run.cost.hours is not None]
     unknown = len(counted) - len(known)
@@ -252,36 +248,24 @@ def _blocked_lines(planned: "Sequence[Planned]") -> Iterator[str]:
         yield from (f"  {n} by {reason}" for reason, n in reasons.most_common())
 
 
-class _Setting:
-    """Runs that differ in split and seed alone."""
-
-    def __init__(self, name: str, runs: "list[Planned]") -> None:
-        self.name, self.runs = name, runs
-        self.todo = [run for run in runs if run.todo]
-        self.cost = self.todo[0].cost if self.todo else runs[0].cost
-
-    @property
-    def order(self) -> tuple[bool, bool, float]:
-        """Sorts what brings most for least to the front."""
-        counts = any(run.counts for run in self.runs)
-        begun = any(run.state in ("done", "diverged", "running") for run in self.runs)
-        return not counts, begun, math.inf if self.cost.hours is None else self.cost.hours
-
-    def line(self) -> Line:
-        ms = "" if self.cost.ms_per_step is None else f"{self.cost.ms_per_step:.1f}"
-        hours = ("", "")
-        if self.cost.hours is not None and self.todo:
-            each, n = self.cost.hours, len(self.todo)
-            hours = (f"{each:.3g}", f"{n * each:.3g}")
-        said = Counter(run.state if run.state == "blocked" else run.said for run in self.runs)
-        states = (
-            next(iter(said)) if len(said) == 1 else ", ".join(f"{n} {words}" for words, n in said.items())
-        )
-        return Line((self.name, f"{len(self.todo)} of {len(self.runs)}", ms, *hours, states))
+def _setting(name: str, runs: "list[Planned]") -> tuple[tuple[bool, bool, float], Line]:
+    """Runs that differ in split and seed alone: a key that sorts what brings most for least to the front, and
+    their line.
+    """
+    todo = [run for run in runs if run.todo]
+    cost = (todo or runs)[0].cost
+    begun = any(run.state in ("done", "diverged", "running") for run in runs)
+    order = not any(run.counts for run in runs), begun, math.inf if cost.hours is None else cost.hours
+    ms = "" if cost.ms_per_step is None else f"{cost.ms_per_step:.1f}"
+    hours = ("", "")
+    if cost.hours is not None and todo:
+        hours = (f"{cost.hours:.3g}", f"{len(todo) * cost.hours:.3g}")
+    said = Counter(run.state if run.state == "blocked" else run.said for run in runs)
+    states = ", ".join(f"{n} {words}" if len(said) > 1 else words for words, n in said.items())
+    return order, Line((name, f"{len(todo)} of {len(runs)}", ms, *hours, states))
 
 
 def show_requested(requested: "RequestedRuns", *, probe: bool) -> int:
     """The plan of a table or figure; exit code 2 where a row cannot be made."""
     show_plan(list(requested.plan(probe=probe).values()))
-    requested.tell_broken()
-    return 2 if requested.broken else 0
+    return requested.tell_broken()

@@ -32,6 +32,7 @@ from physml.base.paths import (
     work_root,
 )
 from physml.cli.console import Line, aligned
+from physml.cli.options import seconds
 from physml.records import provenance
 
 State = Literal["ok", "note", "missing"]
@@ -58,7 +59,7 @@ def add(commands: Any) -> None:
     doctor.add_argument(
         "--nodes", type=int, choices=(1, 2), default=1, help="2: the same command is started on another node"
     )
-    doctor.add_argument("--wait", type=float, default=60.0, metavar="S", help="for the other node")
+    doctor.add_argument("--wait", type=seconds, default=60.0, metavar="S", help="for the other node")
     doctor.set_defaults(command=_run)
 
 
@@ -76,19 +77,16 @@ def text(topics: dict[str, list[Row]]) -> str:
     """Missing things first, then those worth knowing, then the rest by topic; each row once."""
     rows = [row for of_topic in topics.values() for row in of_topic]
     missing, notes = ([row for row in rows if row.state == state] for state in ("missing", "note"))
-    count = f"{len(missing)} missing, marked with !" if missing else "Nothing is missing."
-    lines: list[Line | str] = [count]
-    for title, group in (("missing", missing), ("worth knowing", notes)):
-        lines += ["", title, *(line for row in group for line in _lines(row))] if group else []
-    for topic, of_topic in topics.items():
-        good = [row for row in of_topic if row.state == "ok"]
-        lines += ["", topic, *(line for row in good for line in _lines(row))] if good else []
+    groups = {"missing": missing, "worth knowing": notes}
+    groups |= {topic: [row for row in of_topic if row.state == "ok"] for topic, of_topic in topics.items()}
+    lines: list[Line | str] = [f"{len(missing)} missing, marked with !" if missing else "Nothing is missing."]
+    for title, group in groups.items():
+        lines += ["", title, *map(_line, group)] if group else []
     return aligned(lines)
 
 
-def _lines(row: Row) -> list[Line]:
-    first = Line((f"  {_MARKS[row.state]}{row.name}", row.value))
-    return [first, Line(("", row.hint))] if row.hint else [first]
+def _line(row: Row) -> Line:
+    return Line((f"  {_MARKS[row.state]}{row.name}", row.value), (row.hint,) if row.hint else ())
 
 
 def _run(options: argparse.Namespace) -> int:

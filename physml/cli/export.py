@@ -1,10 +1,9 @@
 """`physml export`: the trained network of a run as a folder to take away."""
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from physml.base.paths import display_path
+from physml.base.paths import display_path, expanded, results_root
 from physml.cli.options import add_options
 
 DESCRIPTION = """Writes the network of a run that kept its weights (runtime.save_model=true)
@@ -40,10 +39,10 @@ def add(commands: Any) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     if options.keep:
-        return _keep(options.run)
+        return _keep(options.run, options.plugin)
     from physml.export.export import export
 
-    out = Path(options.out).expanduser()
+    out = expanded(options.out)
     exported = export(
         options.run, options.to, out, lengths=options.lengths, plugins=options.plugin, force=options.force
     )
@@ -54,12 +53,13 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _keep(run: str) -> int:
+def _keep(run: str, plugins: list[str]) -> int:
     from physml.export import keeping
     from physml.run.named import record_of
     from physml.run.weights import weights_of
 
     record = record_of(run)
-    target = keeping.keep(record, weights_of(record))
-    print(f"written: {display_path(target)}; physml.load({record['experiment']!r}) reads it")
+    target = keeping.keep(record, weights_of(record), plugins)
+    name = target.relative_to(results_root() / "weights").with_suffix("").as_posix()
+    print(f"written: {display_path(target)}; physml.load({name!r}) reads it")
     return 0

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 from physml.base import doing
@@ -35,20 +36,23 @@ def _forms(text: str | None) -> tuple[str, ...]:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from physml.report.figure.spec import find_figure
+
+    paths = [find_figure(name, options.paper) for name in options.ids]
     with smoke_roots(options.smoke):
-        return each(options.ids, lambda name: _figure(name, options))
+        return each(paths, lambda path: _figure(path, options))
 
 
-def _figure(name: str, options: argparse.Namespace) -> int:
+def _figure(path: Path, options: argparse.Namespace) -> int:
     from physml.queue.requested import RequestedRuns
     from physml.report.figure.collect import collect, state_lines
     from physml.report.figure.files import write_figure
-    from physml.report.figure.spec import find_figure, load_figure
+    from physml.report.figure.spec import load_figure
     from physml.report.table.typed import parse_seeds
     from physml.run.progress import now_and_then
 
     forms = _forms(options.formats)
-    spec = load_figure(find_figure(name, options.paper))
+    spec = load_figure(path)
     if options.seeds:
         spec = spec.with_seeds(parse_seeds(options.seeds))
     if options.smoke:
@@ -60,6 +64,7 @@ def _figure(name: str, options: argparse.Namespace) -> int:
     if options.on == "pilot":
         return code
     records = requested.wanted_records()
+    code = max(code, requested.tell_broken())
     with doing.shown_by(now_and_then()):
         figure = collect(
             spec, requested.identities, records, requested.running(), blocked=requested.untrainable

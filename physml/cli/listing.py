@@ -67,13 +67,13 @@ def names() -> str:
     return "\n".join([*lines, "physml list KIND has a line for each, physml list KIND NAME all on one."])
 
 
-def _measure(kind: str, names: list[str], verify: str) -> int:
+def _measure(kind: str | None, names: list[str], verify: str) -> int:
     """Measures the tasks; exit code 2 where one that was named cannot be."""
     from physml.listing import inventory
     from physml.listing import tasks as task_facts
 
     if kind != "tasks":
-        raise ConfigError(f"--measure is for tasks, not for {kind}.")
+        raise ConfigError("--measure is for tasks: physml list tasks --measure [TASK ...]")
     known = [entry.name for entry in inventory.tasks() if entry.target]
     for name in names:
         if name not in known:

@@ -6,17 +6,19 @@ import dataclasses
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from physml.base.errors import ConfigError
-from physml.base.paths import results_root, unwritable, work_root
+from physml.base.errors import ConfigError, InputError
+from physml.base.paths import expanded, results_root, unwritable, work_root, work_variable
 
 if TYPE_CHECKING:
     from physml.queue.requested import RunOptions
 
+T = TypeVar("T")
+LONGEST = 1e9  # of hours or seconds; no clock counts more
 SMOKE = "smoke run: tiny sizes, made-up data, no results"
 
 
@@ -33,7 +35,7 @@ def run_options(options: argparse.Namespace) -> "RunOptions":
     )
 
 
-def each(names: list[str], command: Callable[[str], int]) -> int:
+def each(names: list[T], command: Callable[[T], int]) -> int:
     """One after another; a stop (75) ends them all, a failure only its own. The worst code counts."""
     codes = []
     for name in names:
@@ -87,11 +89,19 @@ def own_configs(folder: Path | None) -> Iterator[None]:
 @contextlib.contextmanager
 def results_folder(kind: str, own: bool = False) -> Iterator[Path]:
     """Folder for tables or figures. Those of seeds of one's own replace no real ones."""
-    folder = (work_root() if own else results_root()) / kind
+    root, variable = (work_root(), work_variable()) if own else (results_root(), "PHYSML_RESULTS")
     try:
-        yield folder
+        yield root / kind
     except OSError as error:
-        raise unwritable(folder, error) from error
+        raise unwritable(root / kind, error, variable) from error
+
+
+def out_file(text: str, forms: Collection[str]) -> Path:
+    """The file of --out, whose ending says its form."""
+    path = expanded(text)
+    if path.suffix.removeprefix(".") not in forms:
+        raise InputError(f"--out must end in .{', .'.join(forms)}; got {text}.")
+    return path
 
 
 def _jobs(text: str) -> int | None:
@@ -114,14 +124,23 @@ def _device(text: str) -> str:
     return text
 
 
+def seconds(text: str) -> float:
+    """A positive number of seconds, as a type of argparse."""
+    return _positive(text, "seconds")
+
+
 def _hours(text: str) -> float:
+    return _positive(text, "hours")
+
+
+def _positive(text: str, what: str) -> float:
     try:
-        hours = float(text)
+        number = float(text)
     except ValueError:
-        hours = 0.0
-    if not hours > 0:
-        raise argparse.ArgumentTypeError(f"must be a positive number of hours; got {text!r}")
-    return hours
+        number = 0.0
+    if not 0 < number < LONGEST:
+        raise argparse.ArgumentTypeError(f"must be a positive number of {what}; got {text!r}")
+    return number
 
 
 _JOBS = "runs side by side: a number, or auto (default), as many as cores, memory and GPUs have room for"
@@ -157,6 +176,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--no-wait": {"action": "store_true", "help": "of a pilot: end when others hold all runs that are left"},
     "--verify": {"choices": ("bytes", "content", "off"), "help": _VERIFY},
 }
+PAPER = ("--paper",)
 VERIFY = ("--verify",)
 JOBS = ("--jobs", "--max-hours", "--yes")
 PLAN = ("--plan", "--probe", "--force")

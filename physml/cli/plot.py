@@ -5,8 +5,9 @@ import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from physml.base.errors import ConfigError, InputError, RecordError, suggest
+from physml.base.errors import ConfigError, RecordError, suggest
 from physml.base.paths import display_path, results_roots
+from physml.cli.options import out_file
 
 if TYPE_CHECKING:
     from physml.records.schema import Record
@@ -38,9 +39,7 @@ def _run(options: argparse.Namespace) -> int:
     from physml.report.figure.run_curves import metrics_of, run_curves
     from physml.report.table.typed import parse_seeds
 
-    out = Path(options.out)
-    if out.suffix.removeprefix(".") not in FORMS:
-        raise InputError(f"--out must end in .{', .'.join(FORMS)}; got {options.out}.")
+    out = out_file(options.out, FORMS)
     seeds = parse_seeds(options.seeds) if options.seeds else None
     groups = _groups(options.names, seeds)
     first = next(iter(groups.values()))[0]
@@ -62,7 +61,6 @@ def _run(options: argparse.Namespace) -> int:
 
 def _groups(names: list[str], seeds: tuple[int, ...] | None) -> "dict[str, list[Record]]":
     """Finished runs by setting: a label and its records, in the order of the names."""
-
     settings: dict[tuple[str, str], dict[str, Record]] = {}
     other = set()
     for name in names:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from physml.queue.planning import Planned
     from physml.queue.scheduler import Outcome
 
+Metric = tuple[str | None, bool]  # whether lower is better
 REPEATS = ("seed=", "split=")
 WORDS = {0: "finished", 75: "stopped, start again to go on"}
 
@@ -130,11 +131,13 @@ class Sweep:
 
 
 def show_outcomes(planned: "Sequence[Planned]", outcome: "Outcome", sweep: Sweep) -> None:
-    """A table of settings and scores, the best on validation first; a line for each run without a score."""
+    """A table of settings and scores for each metric, the best on validation first; a line for each run
+    without a score.
+    """
     from physml.run.perform import existing
     from physml.run.state import state_of
 
-    scored: dict[str, list[dict[str, Any]]] = {}
+    metrics: dict[Metric, dict[str, list[dict[str, Any]]]] = {}  # by metric and setting
     others = []
     for run in planned:
         label = run.spec.label
@@ -147,18 +150,19 @@ def show_outcomes(planned: "Sequence[Planned]", outcome: "Outcome", sweep: Sweep
             end = "not started" if label in outcome.left and end != "done" else end
         best = (record["metrics"] or {}).get("best") if record else None
         if best and end in ("finished", "done"):
+            scored = metrics.setdefault(_metric(run), {})
             scored.setdefault(sweep.setting(label), []).append(best)
         else:
             why = record["reason"] if record and ("failed" in end or end == "diverged") else ""
             others.append(f"{sweep.names[label]}: {end}{': ' if why else ''}{why}")
-    if scored:
-        print(aligned(_table(scored, *_metric(planned)), terminal_width(200)))
+    for metric, scored in metrics.items():
+        print(aligned(_table(scored, *metric), terminal_width(200)))
     print("\n".join([*others, f"{len(planned) - len(others)} of {len(planned)} runs have a score"]))
 
 
-def _metric(planned: "Sequence[Planned]") -> tuple[str | None, bool]:
+def _metric(run: "Planned") -> Metric:
     """The metric of the task, and whether lower is better."""
-    task = planned[0].spec.parts.task.make()  # type: ignore[union-attr]
+    task = run.spec.parts.task.make()  # type: ignore[union-attr]
     return task.metric, task.better.get(task.metric) != "higher"
 
 

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from physml.base.paths import display_path
+from physml.base.paths import display_path, expanded
 
 PORT = 8000
 
@@ -36,7 +36,7 @@ def _port(text: str) -> int:
 def _run(options: argparse.Namespace) -> int:
     from physml.site.build import build
 
-    out = Path(options.out).expanduser()
+    out = expanded(options.out)
     pages, size = build(out, options.url, api=options.api)
     print(f"written: {display_path(out / 'index.html')}, {pages} pages, {size / 2**20:.0f} MiB")
     if options.serve is not None:

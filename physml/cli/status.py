@@ -12,7 +12,7 @@ from physml.base import opened
 from physml.base.errors import ConfigError, PhysmlError
 from physml.base.paths import display_path, work_root
 from physml.cli.console import Line, aligned, terminal_width
-from physml.cli.options import add_options, smoke_roots
+from physml.cli.options import add_options, count, seconds, smoke_roots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,11 +34,11 @@ def add(commands: Any) -> None:
     status = commands.add_parser("status", help="how far the runs of tables, figures or experiments are")
     status.add_argument("ids", **NAMES)
     status.add_argument("--watch", action="store_true", help="look again every few seconds until all is done")
-    status.add_argument("--every", type=float, default=10.0, metavar="S", help="seconds between two looks")
+    status.add_argument("--every", type=seconds, default=10.0, metavar="S", help="seconds between two looks")
     status.add_argument("--all", action="store_true", help="every run on a line, done and missing ones too")
     logs = commands.add_parser("logs", help="the last lines that runs have printed")
     logs.add_argument("ids", **NAMES)
-    logs.add_argument("--lines", type=int, default=20, metavar="N", help="of each run")
+    logs.add_argument("--lines", type=count, default=20, metavar="N", help="of each run")
     failed = commands.add_parser("failed", help="runs that have failed, with the reason")
     failed.add_argument("ids", **NAMES)
     retry = commands.add_parser("retry", help="let pilots start runs again that were given up")
@@ -74,10 +74,10 @@ def _started() -> "list[Planned]":
             spec = RunSpec.from_json(opened.read_json(path)["spec"])
             if spec.file == path:  # else a smoke run, or a folder that was moved
                 planned += planning.plan([spec])
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):
-            print(f"{display_path(path)} cannot be read, and is left out")
         except PhysmlError as error:  # such as a damaged record
             print(f"{display_path(path.parent)} is left out: {error}")
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            print(f"{display_path(path)} cannot be read, and is left out")
     return planned
 
 
@@ -108,8 +108,7 @@ def _planned(name: str, options: argparse.Namespace) -> "list[Planned]":
     how = RunOptions(smoke=options.smoke, device=options.device, verify=options.verify)
     requested = RequestedRuns(runs, how, name)
     planned = list(requested.plan().values())
-    requested.tell_broken()
-    options.broken |= bool(requested.broken)
+    options.broken |= bool(requested.tell_broken())
     return planned
 
 
@@ -167,12 +166,10 @@ def _failed(options: argparse.Namespace) -> int:
 def _retry(options: argparse.Namespace) -> int:
     from physml.run import history
 
-    count = 0
-    for _, planned in _each(options):
-        for run in planned:
-            if run.todo and history.forget(run.spec.work_folder):
-                count += 1
-                print(f"{run.spec.label}: the next pilot starts it")
-    if not count:
+    runs = [run for _, planned in _each(options) for run in planned if run.todo]
+    again = [run for run in runs if history.forget(run.spec.work_folder)]
+    for run in again:
+        print(f"{run.spec.label}: the next pilot starts it")
+    if not again:
         print("Nothing was given up or failed in vain.")
     return 2 if options.broken else 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from physml.base import files
 from physml.base.errors import ConfigError
-from physml.base.paths import display_path
+from physml.base.paths import display_path, expanded
 from physml.cli.console import Line, aligned, print_document, show_requested, terminal_width
 from physml.cli.options import (
     PUBLISHED,
@@ -92,12 +92,16 @@ def _run(options: argparse.Namespace) -> int:
     if len(options.ids) > 1 and (options.html or options.latex not in (None, "-")):
         raise ConfigError("one FILE holds one table: name a single ID, or --html without FILE, or --latex -.")
 
-    def show(name: str) -> int:
-        path = tables.find_table(name, options.paper)
+    # What cannot be is refused now, not after hours.
+    paths = [tables.find_table(name, options.paper) for name in options.ids]
+    for file in filter(None, (options.html, options.latex)):
+        expanded(file)
+
+    def show(path: Path) -> int:
         return (_settings if tables.kind_of(path) == "settings" else _results)(path, options)
 
     with smoke_roots(options.smoke):
-        return each(options.ids, show)
+        return each(paths, show)
 
 
 def _results(path: Path, options: argparse.Namespace) -> int:
@@ -127,8 +131,7 @@ def _results(path: Path, options: argparse.Namespace) -> int:
     if options.on == "pilot":
         return code
     records = requested.wanted_records()
-    requested.tell_broken()
-    code = max(code, 2) if requested.broken else code
+    code = max(code, requested.tell_broken())
     yours = [run_of(name, split=0, seed=0) for name in options.yours]
     running, blocked = requested.running(), requested.untrainable
     hours = costs.hours_of_settings()
@@ -192,7 +195,7 @@ def _write_page(spec: "TableSpec", requested: "RequestedRuns", options: argparse
     from physml.site.build import one_table
     from physml.site.content import results_of
 
-    out = Path(options.html or f"{spec.id}.html").expanduser()
+    out = expanded(options.html or f"{spec.id}.html")
     files.write_text(out, one_table(results_of(spec, requested)))
     print(f"written: {display_path(out)}")
 
@@ -206,8 +209,9 @@ def _latex(table: "Table", options: argparse.Namespace) -> None:
     if options.latex == "-":
         print(text, end="")
     else:
-        files.write_text(Path(options.latex), text)
-        print(f"written: {display_path(Path(options.latex))}")
+        out = expanded(options.latex)
+        files.write_text(out, text)
+        print(f"written: {display_path(out)}")
 
 
 def _with_options(spec: "TableSpec", options: argparse.Namespace) -> "TableSpec":

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from physml.base.errors import PhysmlError
 from physml.base.paths import results_root
 from physml.cli.console import Line, aligned
+from physml.cli.options import PAPER, add_options
 
 if TYPE_CHECKING:
     from physml.records.schema import Record
@@ -30,7 +31,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--plan", action="store_true", help="show what would be sent, and stop")
     parser.add_argument("--tracker", choices=("wandb", "mlflow"), default="wandb", help="default: wandb")
     parser.add_argument("--project", help="default: that of conf/tracker")
-    parser.add_argument("--paper", default="lem", help="the paper that a bare number of a table belongs to")
+    add_options(parser, PAPER)
     parser.set_defaults(command=_run)
 
 

@@ -189,17 +189,15 @@ def parts_of(config: dict[str, Any]) -> Parts:
 def _refuse_precision(config: dict[str, Any], parts: Parts) -> None:
     """ConfigError where a net, a device or a backend does not have the precision that is asked for."""
     precision, runtime = config["precision"], config["runtime"]
-    if precision == "bf16" and passes_messages(parts.net.cls):
-        raise ConfigError(
-            "precision=bf16 is not there for networks on graphs: torch has no sparse products of such "
-            "numbers. Set precision=fp32 or, on a GPU, tf32."
-        )
+    on_graphs = {
+        "bf16": "is not there for networks on graphs: torch has no sparse products of such numbers. Set "
+        "precision=fp32 or, on a GPU, tf32.",
+        "bf16-products": "is of recurrences; a network on graphs has none. Set precision=fp32.",
+    }
+    if precision in on_graphs and passes_messages(parts.net.cls):
+        raise ConfigError(f"precision={precision} {on_graphs[precision]}")
     if precision != "bf16-products":
         return
-    if passes_messages(parts.net.cls):
-        raise ConfigError(
-            "precision=bf16-products is of recurrences; a network on graphs has none. Set precision=fp32."
-        )
     if runtime["backend"] not in ("auto", "native") or runtime["device"].startswith("cuda"):
         raise ConfigError(
             "precision=bf16-products is computed in C on a CPU alone; got "
@@ -222,9 +220,8 @@ def build_net(parts: Parts, task: Any) -> Any:
     facts = {name: getattr(task, name) for name in OF_TASK}
     model = parts.model.cls
     _refuse_mismatch(parts.net.cls, model, task)
-    own = parts.model.of_plugin and not model.__module__.startswith(
-        "physml."
-    )  # which may hold a layer that is
+    # A layer of physml may hold one of a plugin.
+    own = parts.model.of_plugin and not model.__module__.startswith("physml.")
     if own and "d_in" not in arguments(model):
         raise ConfigError(
             f"{model.__name__} takes no d_in: its constructor must be __init__(self, d_in, ...)."

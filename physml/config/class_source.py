@@ -12,7 +12,7 @@ from pathlib import Path
 
 from physml.base.errors import ConfigError, DataError, suggest
 from physml.base.files import cached_by_file
-from physml.base.paths import PACKAGE, TASKS
+from physml.base.paths import PACKAGE, TASKS, expanded
 
 OWN_PACKAGES = ("physml", "tasks")
 
@@ -110,19 +110,12 @@ def read_class_in(file: Path, name: str) -> ClassSource:
     if name not in classes:
         raise ConfigError(f"{file} has no class {name}. {suggest(name, classes)}")
     if name not in known:
-        known[name] = _facts(file, classes[name], classes)
+        node = classes[name]
+        version = getattr(_assigned("version", node, classes), "value", None)
+        version = version if isinstance(version, int) else 1
+        facts = ast.get_docstring(node) or "", _defaults(node, classes), _files(file, node, classes)
+        known[name] = ClassSource(file, version, *facts)
     return known[name]
-
-
-def _facts(file: Path, node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> ClassSource:
-    version = _assigned("version", node, classes)
-    return ClassSource(
-        file,
-        version.value if isinstance(version, ast.Constant) and isinstance(version.value, int) else 1,
-        ast.get_docstring(node) or "",
-        _defaults(node, classes),
-        _files(file, node, classes),
-    )
 
 
 def _bases(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> list[ast.ClassDef]:
@@ -195,7 +188,7 @@ def own_file(source: Path, name: str) -> Path:
 
     Errors: DataError where there is no such file.
     """
-    path = source.parent / Path(name).expanduser()
+    path = source.parent / expanded(name)
     if not path.is_file():
         raise DataError(
             f"{source.name} names the file {name}, but {path} is "

@@ -284,7 +284,7 @@ def _coerce_union(value: Any, options: tuple[Any, ...], where: str) -> Any:
             return coerce(value, option, where)
         except ConfigError as error:
             errors.append(error)
-    if len(options) == 1:
+    if exact or len(options) == 1:
         raise errors[0]
     kinds = " or ".join(_called(o) for o in options)
     raise ConfigError(f"{where} must be {kinds}; got {value!r}.")

@@ -29,8 +29,10 @@ def expand(overrides: list[str], names: Callable[[str], list[str]]) -> list[list
         elif isinstance(override.value(), Glob):
             choices.append([f"{override.key_or_group}={name}" for name in _fitting(text, override, names)])
         elif override.is_discrete_sweep():
-            key = override.get_key_element()
-            choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
+            values = [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
+            if not values:
+                raise ConfigError(f"{text}: it has no values.")
+            choices.append(values)
         else:
             raise ConfigError(
                 f"{text}: -m takes lists and ranges; continuous intervals belong to `physml search`."

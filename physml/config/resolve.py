@@ -81,7 +81,7 @@ def resolve(target: str, plugins: Sequence[str] = (), where: str = "") -> type:
     module = own_files.get(module_name) or _import(module_name)
     cls = getattr(module, name, None)
     if cls is None:
-        held = {n: v for n, v in vars(module).items() if inspect.isclass(v)}
+        held = {n: v for n, v in vars(module).items() if inspect.isclass(v) and not n.startswith("_")}
         classes = [n for n, v in held.items() if _bases(v.__module__, own_files) is not None]
         raise ConfigError(f"{module_name} has no class {name}. {suggest(name, classes)}")
     if not inspect.isclass(cls):

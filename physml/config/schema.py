@@ -31,7 +31,7 @@ DEVICES = (
     "cuda",
     "mps",
     "xpu",
-)  # kinds that torch may have; a run says whether they are there
+)  # of torch; a run says whether they are there
 
 
 class RuntimeKeys(TypedDict):

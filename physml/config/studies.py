@@ -60,8 +60,8 @@ class Chosen:
 
     @property
     def choices(self) -> dict[str, str]:
-        files = {"model": self.model, "task": self.task, "net": self.net, "optim": self.optim}
-        return {group: name for group, name in files.items() if name is not None}
+        groups = ("model", "task", "net", "optim")
+        return {group: name for group in groups if (name := getattr(self, group)) is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,6 +185,9 @@ def _searches(study: Study, path: Path, conf: Path) -> dict[str, dict[str, Any]]
     if study.searches_of is None:
         return own
     other = absolute(study.searches_of, path.parent)
+    if not is_file(file_of(other, conf)):
+        hint = suggest(other, studies(conf))
+        raise ConfigError(f"{path}: searches_of: there is no study {study.searches_of}. {hint}")
     if further := conf_files.content(file_of(other, conf)).get("searches_of"):
         raise ConfigError(f"{path}: searches_of names a study whose own searches are those of {further}.")
     shared = load(other, conf)

@@ -75,9 +75,7 @@ class Estimator(Arguments, BaseEstimator):
     def _settings(self) -> Settings:
         within("validation_fraction", self.validation_fraction, 0.0, 0.9)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        return Settings(
-            self.epochs, self.batch_size, self.learning_rate, self.patience, int(self.verbose), seed
-        )
+        return Settings(self.epochs, self.batch_size, self.learning_rate, self.patience, self.verbose, seed)
 
 
 class SequenceEstimator(Estimator):

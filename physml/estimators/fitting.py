@@ -102,7 +102,7 @@ def _epoch(
     x, y = train
     net.train()
     total = 0.0
-    for part in torch.randperm(len(x), generator=order).split(batch_size):
+    for part in torch.randperm(len(x), generator=order).split(int(batch_size)):  # may be NumPy's
         optimizer.zero_grad()
         value = loss(net(x[part])[0], y[part])
         value.backward()

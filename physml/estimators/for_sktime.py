@@ -126,11 +126,17 @@ class SktimeForecaster(WindowArguments, _Quiet):
 
     def _fit(self, y: pd.DataFrame, X: Any = None, fh: Any = None) -> "SktimeForecaster":
         self.estimator_ = Forecaster(**self.get_params(deep=False)).fit(y.to_numpy())
+        self._seen = y.iloc[-self.window :]
         return self
+
+    def _update(self, y: pd.DataFrame, X: Any = None, update_params: bool = True) -> "SktimeForecaster":
+        """Forecasts go on from the end of y, by the same network unless parameters are to change."""
+        self._seen = y.combine_first(self._seen).iloc[-self.window :]
+        return super()._update(y, X, update_params) if update_params else self
 
     def _predict(self, fh: Any, X: Any = None) -> pd.DataFrame:
         steps = np.asarray(fh.to_relative(self.cutoff), dtype=int)
-        values = self.estimator_.predict(int(steps.max()))
+        values = self.estimator_.predict(int(steps.max()), self._seen.to_numpy())
         return pd.DataFrame(
             values[steps - 1], index=fh.to_absolute_index(self.cutoff), columns=self._get_columns("predict")
         )

@@ -131,7 +131,8 @@ class Forecaster(WindowArguments, Estimator):
         for _ in range(steps - 1):
             value, state = self.network_(value, state)
             future.append(value)
-        return self._shaped(self.scale_.back(torch.cat(future, 1)[0]))
+        values = self.scale_.back(torch.cat(future, 1)[0])
+        return values[:, 0] if self.one_channel_ else values
 
     @torch.no_grad()
     def score(self, y: Any, X: None = None) -> float:
@@ -156,9 +157,6 @@ class Forecaster(WindowArguments, Estimator):
         if series.ndim > 2 or series.size == 0:
             raise InputError(f"y must be one series, (T,) or (T, D); got shape {series.shape}.")
         return series.reshape(len(series), -1)
-
-    def _shaped(self, values: np.ndarray) -> np.ndarray:
-        return values[:, 0] if self.one_channel_ else values
 
 
 def _windows(series: Tensor, length: int) -> Tensor:

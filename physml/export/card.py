@@ -27,7 +27,7 @@ def card(
     """
     front = yaml.safe_dump(_front_matter(facts), sort_keys=False, allow_unicode=True)
     sections = (
-        [*_introduction(facts, kind), *_code(plugins)],
+        [*_introduction(facts, kind, plugins)],
         ["## Use", "", *_use(facts, kind, inputs, difference)],
         ["## Data and protocol", "", *_data(facts)],
         ["## Scores", "", *_scores(facts)],
@@ -42,36 +42,32 @@ def _front_matter(facts: Facts) -> dict[str, Any]:
     """Without `license`: that of the weights is for their owner to choose."""
     front: dict[str, Any] = {"library_name": "physml", "tags": ["physml", facts.model, facts.task]}
     metrics = [
-        {"type": name, "value": _plain(summary.mean), "name": f"test {name}, mean of {summary.n}"}
+        {"type": name, "value": float(f"{summary.mean:.6g}"), "name": f"test {name}, mean of {summary.n}"}
         for name, summary in facts.spread.items()
     ]
     if metrics:
         result = {
             "task": {"type": "other", "name": facts.task},
-            "dataset": {"type": facts.task, "name": _title(facts)},
+            "dataset": {"type": facts.task, "name": ", ".join(d.title for d in facts.datasets) or facts.task},
             "metrics": metrics,
         }
         front["model-index"] = [{"name": facts.name, "results": [result]}]
     return front
 
 
-def _introduction(facts: Facts, kind: str) -> list[str]:
+def _introduction(facts: Facts, kind: str, plugins: Sequence[str]) -> Iterator[str]:
     where = f", split {facts.run['split']}, seed {facts.run['seed']}" if facts.run else ""
-    return [
-        f"# {facts.name}",
-        "",
+    yield f"# {facts.name}"
+    yield ""
+    yield (
         f"The model `{facts.model}`, trained on `{facts.task}` by physml {__version__}: identity "
-        f"`{facts.about.identity}`{where}.",
-        "",
-        f"This folder has {KINDS[kind]}; `load.py`, which loads it; and `config.yaml`, all settings.",
-    ]
-
-
-def _code(plugins: Sequence[str]) -> list[str]:
-    names = " and ".join(f"`{name}`" for name in plugins)
-    return (
-        ["", f"`load.py` runs the code of {names}: the network is not one of physml alone."] if names else []
+        f"`{facts.about.identity}`{where}."
     )
+    yield ""
+    yield f"This folder has {KINDS[kind]}; `load.py`, which loads it; and `config.yaml`, all settings."
+    if names := " and ".join(f"`{name}`" for name in plugins):
+        yield ""
+        yield f"`load.py` runs the code of {names}: the network is not one of physml alone."
 
 
 def _use(facts: Facts, kind: str, inputs: Sequence[str], difference: float | None) -> Iterator[str]:
@@ -111,11 +107,8 @@ def _data(facts: Facts) -> Iterator[str]:
     if sizes := (record.get("data") or {}).get("sizes"):
         yield "- Sizes: " + ", ".join(f"{name} {n}" for name, n in sizes.items()) + "."
     if files := (record.get("data") or {}).get("files"):
-        yield (
-            "- Files read: "
-            + ", ".join(f"{f['name']} ({f.get('verified', 'unverified')})" for f in files)
-            + "."
-        )
+        named = ", ".join(f"{file['name']} ({file.get('verified', 'unverified')})" for file in files)
+        yield f"- Files read: {named}."
 
 
 def _scores(facts: Facts) -> Iterator[str]:
@@ -156,11 +149,8 @@ def _config(facts: Facts) -> list[str]:
         lines.append(f"{record['n_parameters']} parameters.")
     if commit:
         lines.append(f"Code: commit `{commit}`.")
-    chosen = {
-        name: facts.about.config[name]
-        for name in ("model", "net", "task", "optim")
-        if name in facts.about.config
-    }
+    config = facts.about.config
+    chosen = {name: config[name] for name in ("model", "net", "task", "optim") if name in config}
     return [" ".join(lines), "", "```yaml", yaml.safe_dump(chosen, sort_keys=False).rstrip(), "```"]
 
 
@@ -172,14 +162,6 @@ def _citation(facts: Facts) -> Iterator[str]:
     yield f"- The program: physml {__version__}, CITATION.cff in its repository"
 
 
-def _title(facts: Facts) -> str:
-    return ", ".join(dataset.title for dataset in facts.datasets) or facts.task
-
-
 def _listed(sizes: Iterable[int]) -> str:
     *most, last = map(str, sorted(sizes))
     return f"{', '.join(most)} and {last}"
-
-
-def _plain(value: float) -> float:
-    return float(f"{value:.6g}")

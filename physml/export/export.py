@@ -10,7 +10,7 @@ import yaml
 from physml.base import files
 from physml.base.check import one_of
 from physml.base.errors import InputError
-from physml.base.paths import display_path
+from physml.base.paths import display_path, expanded
 from physml.export.card import card
 from physml.export.facts import Facts, facts_of
 from physml.export.formats import FILES, origin, write_onnx
@@ -59,10 +59,11 @@ def export(
         raise InputError(f"--out {display_path(out)} is a file. Name a folder.")
     if not force and out.is_dir() and any(out.iterdir()):
         raise InputError(f"--out {display_path(out)} is not empty. Name another folder, or add --force.")
+    sources = [expanded(str(plugin)) for plugin in plugins]
     weights = saved_model.weights_of(run)
     about = saved_model.read_about(weights)
     facts = facts_of(weights, about, run)
-    net = saved_model.built(weights, plugins)
+    net = saved_model.built(weights, sources)
     difference = None
     if to == "safetensors":
         with files.writing(out / FILES[to]) as temporary:
@@ -71,7 +72,7 @@ def export(
         difference = write_onnx(net, about, out / FILES[to], lengths=lengths)
     dtype = "int64" if about.sizes["tokens"] else str(next(net.parameters()).dtype).removeprefix("torch.")
     inputs = {"input": dtype} | ({"lengths": "int64"} if lengths else {})
-    own = {} if to == "onnx" else {Path(plugin).name: Path(plugin).read_text("utf-8") for plugin in plugins}
+    own = {} if to == "onnx" else {path.name: path.read_text("utf-8") for path in sources}
     content = own | {
         "config.yaml": yaml.safe_dump(origin(about), sort_keys=False, allow_unicode=True),
         "README.md": card(facts, to, tuple(inputs), difference, tuple(own)),

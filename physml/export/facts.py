@@ -9,7 +9,6 @@ from typing import Any
 
 from physml.base import opened
 from physml.base.errors import PhysmlError
-from physml.base.paths import results_roots
 from physml.config.class_source import read_class
 from physml.data.catalogue import task_datasets
 from physml.data.datasets import Upstream, upstream
@@ -17,7 +16,7 @@ from physml.records import record
 from physml.records.record import ADHOC
 from physml.records.schema import Record
 from physml.report.stats.summary import Spread, Summary, summarise_runs
-from physml.run.named import record_of
+from physml.run.named import of_file, record_of
 from physml.run.weights import NAME, About
 
 
@@ -115,15 +114,14 @@ def _record(path: Path, run: object) -> Record | None:
     """From the card of kept weights, the name of the run, or the place of its weights, its record's too."""
     if isinstance(run, dict):
         return run  # type: ignore[return-value]
-    card = path.with_suffix(".json")
-    if path.name != NAME and card.is_file():
-        kept = opened.read_json(card)
-        return record_of("{experiment}/{identity}-split{split}-seed{seed}".format(**kept))
+    card = opened.read_mapping(path.with_suffix(".json"))  # of kept weights, or another file with its name
+    if path.name != NAME and {"experiment", "identity", "split", "seed"} <= card.keys():
+        return of_file("{experiment}/{identity}-split{split}-seed{seed}".format(**card))
     if Path(str(run)).suffix != ".safetensors" and not (Path(str(run)) / path.name).is_file():
         return record_of(str(run))
     place = path.absolute().parts[:-1]
     for n in (3, 4, 2):  # folder/stem, with adhoc/ or without, and of an experiment a paper/
         name = "/".join(place[-n:])
-        if any(record.exists(root / "runs" / f"{name}.json") for root in results_roots()):
-            return record_of(name)
+        if recorded := of_file(name):
+            return recorded
     return None

@@ -3,13 +3,14 @@
 import hashlib
 import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from physml.base import files
 from physml.base.errors import DataError
-from physml.base.paths import display_path, results_root
+from physml.base.paths import display_path, expanded, results_root
+from physml.records.record import below_runs
 from physml.run.weights import SUFFIX
 
 MOST = 25 * 2**20  # bytes of all weights in the repository
@@ -17,13 +18,17 @@ AGREE = 1e-3  # relative; machines round differently
 CARD = ("experiment", "identity", "split", "seed", "metrics", "selected", "n_parameters", "code", "packages")
 
 
-def keep(record: Mapping[str, Any], weights: Path) -> Path:
+def keep(record: Mapping[str, Any], weights: Path, plugins: Sequence[str] = ()) -> Path:
     """Copy the weights of a recorded run to results/weights, with a card; the path of the copy.
 
+    Its name is that of the record's folder; an ad hoc run may have other settings than its experiment.
+    plugins: files of one's own that the run was made with; they are run.
     Errors: DataError where their score on test data is not that of the record, or all take more than `MOST`.
     """
     recorded = record["metrics"]["best"]["test"]
-    evaluated = scores(weights, record["selected"]["epoch"])
+    if None in recorded.values() or not recorded:
+        raise DataError(f"{display_path(Path(record['path']))} has no score on test data to compare with.")
+    evaluated = scores(weights, record["selected"]["epoch"], plugins)
     for name, value in recorded.items():
         got = evaluated.get(name, math.nan)
         if not abs(got - value) <= AGREE * max(abs(value), 1e-12):
@@ -32,7 +37,8 @@ def keep(record: Mapping[str, Any], weights: Path) -> Path:
                 "are not the weights that it describes."
             )
     root = results_root() / "weights"
-    target = root / f"{record['experiment']}{SUFFIX}"
+    name = "/".join(below_runs(Path(record["path"]))) or record["experiment"]
+    target = root / f"{name}{SUFFIX}"
     others = sum(path.stat().st_size for path in root.rglob(f"*{SUFFIX}") if path != target)
     if (total := others + weights.stat().st_size) > MOST:
         raise DataError(f"all kept weights would take {total / 2**20:.1f} MiB, more than {MOST / 2**20:.0f}.")
@@ -40,11 +46,12 @@ def keep(record: Mapping[str, Any], weights: Path) -> Path:
         shutil.copyfile(weights, temporary)
     digest = hashlib.sha256(target.read_bytes()).hexdigest()
     card = {key: record.get(key) for key in CARD} | {"sha256": digest, "evaluated": evaluated}
+    card["experiment"] = name
     files.write_text(target.with_suffix(".json"), files.json_text(card))
     return target
 
 
-def scores(weights: Path, epoch: int) -> dict[str, float]:
+def scores(weights: Path, epoch: int, plugins: Sequence[str] = ()) -> dict[str, float]:
     """Metrics on test data of the network in a file of weights, on this machine."""
     from safetensors.torch import load_model
 
@@ -54,7 +61,8 @@ def scores(weights: Path, epoch: int) -> dict[str, float]:
     from physml.run.weights import read_about
     from physml.training.interrupt import Interrupt
 
-    config = {"plugins": [], **read_about(weights).config}
+    own = [str(expanded(plugin).absolute()) for plugin in plugins]  # a file of weights names no code to run
+    config = read_about(weights).config | {"plugins": own}
     with backend.running(config["runtime"]["backend"], config["precision"]):
         trainer = loaded(config, None, report=LineReporter(), save=None, stop=Interrupt(), on_row=None)
         load_model(trainer.net, weights)

@@ -110,9 +110,7 @@ def _with_fixed_matrices(layer: nn.Module) -> nn.Module:
                 matrices = make()
             leaves, form = pytree.tree_flatten(matrices)
             names = [f"fixed_{name}_{i}" for i in range(len(leaves))]
-            for buffer, value in zip(
-                names, leaves, strict=True
-            ):  # buffers, for a traced loop takes no others
+            for buffer, value in zip(names, leaves, strict=True):  # a traced loop takes no other tensors
                 layer.register_buffer(buffer, value.clone())
             setattr(layer, name, partial(_fixed, layer, names, form))
     return layer

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from physml.base import files, opened
 from physml.base.errors import ConfigError
@@ -126,14 +125,13 @@ def _gflops() -> float | None:
     """The rate of a core of this machine, measured once for each kind of processor."""
     cpu = f"{cpu_model()}, {cpu_facts().get('microarchitecture')}"
     kept = work_root() / "probes" / "sgemm.json"
-    rates: dict[str, Any] = {}
-    with contextlib.suppress(OSError, *costs.FAULTS):
-        rates = dict(opened.read_json(kept))
+    rates = opened.read_mapping(kept)
     if not costs.number(rates.get(cpu)):
         from physml.run.record import sgemm_gflops
 
         rates[cpu] = round(sgemm_gflops(), 1)
-        files.write_json(kept, rates)
+        with contextlib.suppress(OSError, ValueError):  # it is measured again
+            files.write_json(kept, rates)
     return costs.number(rates[cpu])
 
 
@@ -163,7 +161,7 @@ def _of_probe(
 def on_cpu(spec: RunSpec) -> bool:
     """Looked up without torch, whose import takes longer than a plan."""
     device = spec.config["runtime"]["device"]
-    return device == "cpu" or (device == "auto" and not Path("/dev/nvidiactl").exists())
+    return device.startswith("cpu") or (device == "auto" and not Path("/dev/nvidiactl").exists())
 
 
 def _key(spec: RunSpec) -> str:

@@ -17,15 +17,9 @@ from typing import NoReturn
 
 from physml.base import files, opened
 from physml.base.paths import ROOT
+from physml.training.interrupt import SIGNALS
 
 VARIABLE = "PHYSML_FORK_PRELOAD"  # set in the fork server alone: targets, separated by spaces
-SIGNALS = (
-    signal.SIGTERM,
-    signal.SIGINT,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-    signal.SIGHUP,
-)  # blocked in the server; runs take them
 
 
 def command(arguments: Sequence[str]) -> list[str]:
@@ -70,7 +64,7 @@ def run(arguments: list[str], output: str, variables: dict[str, str]) -> NoRetur
             os.dup2(file.fileno(), stream)
     os.environ.clear()
     os.environ.update(variables)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # which are blocked in the server
     if PRELOADED is None or sources() != PRELOADED:
         os.execve(sys.executable, command(arguments), variables)
     from physml.queue import worker

@@ -19,7 +19,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any, Union
 
-from physml.base import files, opened
+from physml.base import files, lease, opened
 from physml.base.errors import DataError
 from physml.base.paths import ROOT
 from physml.ops import waiting
@@ -27,6 +27,7 @@ from physml.queue import preload
 from physml.run.resources import pick_device
 from physml.run.spec import RunSpec
 from physml.run.state import state_of
+from physml.training.interrupt import SIGNALS
 
 TARGETS = ("physml.", "tasks.", "torch_geometric.nn.")  # worth an import before the fork
 SERVER_DIED = 255  # the exit code that multiprocessing reports of children of a dead fork server
@@ -152,7 +153,7 @@ class ForkServer:
         self.context.set_forkserver_preload([preload.__name__])
         resource_tracker.ensure_running()  # it would unblock the signals
         ours = dict(os.environ)
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, preload.SIGNALS)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
             os.environ.update({**variables, "PYTHONSAFEPATH": "1", preload.VARIABLE: " ".join(self.targets)})
             forkserver.ensure_running()
@@ -177,7 +178,7 @@ class Forked:
     def poll(self) -> int | None:
         if self.code is None and not self.server_died:
             self.code = self.process.exitcode
-        elif self.code is None and not is_alive(self.pid):
+        elif self.code is None and lease.started(self.pid) is None:
             forced = (self.spec.work_folder / "forced").exists()  # the record is that of an earlier run
             self.code = {"done": 0, "stopped": 75}.get("stopped" if forced else state_of(self.spec), 1)
         return self.code
@@ -201,12 +202,3 @@ def pause(processes: Iterable[Process], seconds: float) -> None:
     """Wait for so long, or until a fork has ended."""
     forks = [process for process in processes if isinstance(process, Forked) and not process.server_died]
     connection.wait([fork.process.sentinel for fork in forks], seconds)
-
-
-def is_alive(pid: int) -> bool:
-    """True if a process runs; one that has ended may keep its id until its parent asks for the exit code."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"

@@ -140,13 +140,17 @@ class RequestedRuns:
             if experiment in self.broken:
                 raise ConfigError(f"row {label}: {self.broken[experiment]}")
 
-    def tell_broken(self) -> None:
-        """Say why experiments cannot be run, each once. ConfigError for a row of the reader's own."""
+    def tell_broken(self) -> int:
+        """Say why experiments cannot be run, each once; the exit code for that, 0 if all can.
+
+        Errors: ConfigError for a row of the reader's own.
+        """
         self.refuse_broken_rows()
         for experiment, reason in self.broken.items():
             if experiment not in self._told:
                 print(f"error: {experiment} cannot be run: {reason}", file=sys.stderr)
         self._told |= self.broken.keys()
+        return 2 if self.broken else 0
 
     def _specs(self, experiment: str, places: Sequence[tuple[int, int]], run: bool) -> list[RunSpec]:
         """Composed and checked once, where split and seed are all that the runs differ in."""
@@ -164,10 +168,9 @@ class RequestedRuns:
     def make(self) -> int:
         """Trains what is missing; returns the exit code. What is blocked is no failure: the table says it."""
         planned = self.plan(run=True)
-        self.tell_broken()
+        bad_config = self.tell_broken()
         if not (self.options.yes or self.options.max_hours or scheduler.maker()):
             planning.refuse_long(list(planned.values()))
-        bad_config = 2 if self.broken else 0
         outcome = scheduler.carry_out(
             list(planned.values()),
             jobs=self.options.jobs,

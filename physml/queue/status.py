@@ -71,7 +71,7 @@ def seen(planned: Planned) -> Seen:
     if state == "blocked":
         return Seen(spec, state, reason=planned.reason)
     live = Live.read(spec.work_folder)
-    host = live.host or history.last(spec.work_folder).get("host")
+    host = live.host or history.last_host(spec.work_folder)
     if state == "running":
         left = live.seconds_left
         silent = time.time() - live.at if live.at else 0.0

@@ -37,15 +37,6 @@ OWN = ".curve.csv.gz"
 Row = dict[str, Any]
 Table = tuple[list[str], list[dict[str, str]]]  # the names of the columns, and the rows
 Runs = dict[tuple[int, int], list[dict[str, str]]]  # rows by split and seed
-DAMAGED = (
-    OSError,
-    EOFError,
-    MemoryError,
-    ValueError,
-    KeyError,
-    TypeError,
-    AttributeError,
-)  # what a reader may raise
 
 
 def read_scores(records: Iterable[Record], metric: str) -> np.ndarray:
@@ -85,9 +76,10 @@ def _beside(record: Record, name: str | None, key: str) -> Path:
 @contextlib.contextmanager
 def _readable(path: Path) -> Iterator[None]:
     """A RecordError in place of what reading a file raises where it is missing, damaged or no such file."""
+    faults = (OSError, EOFError, MemoryError, ValueError, KeyError, TypeError, AttributeError)
     try:
         yield
-    except (*DAMAGED, csv.Error, zlib.error, zipfile.BadZipFile) as error:
+    except (*faults, csv.Error, zlib.error, zipfile.BadZipFile) as error:
         raise RecordError(f"{display_path(path)} can't be read: {error}") from error
 
 
@@ -221,15 +213,16 @@ def pack(folder: Path) -> int:
     The joined file is whole before any other is removed. RecordError, and nothing is removed, where two packs
     disagree on a run.
     """
-    own: dict[str, list[Path]] = {}
+    own: dict[str, dict[Path, tuple[int, int]]] = {}
     for path in sorted(folder.glob(f"*{OWN}")):
         if match := _NAME.fullmatch(path.name):
-            own.setdefault(match[1], []).append(path)
+            own.setdefault(match[1], {})[path] = int(match[2]), int(match[3])
     old = {path.name.partition("-")[0] for path in folder.glob(f"*-*{PACKED}")}
-    return sum(_pack_one(folder, identity, own.get(identity, [])) for identity in sorted({*own, *old}))
+    return sum(_pack_one(folder, identity, own.get(identity, {})) for identity in sorted({*own, *old}))
 
 
-def _pack_one(folder: Path, identity: str, own: list[Path]) -> int:
+def _pack_one(folder: Path, identity: str, own: dict[Path, tuple[int, int]]) -> int:
+    """own: the files of runs, with their splits and seeds."""
     old = packs(folder, identity)  # several where two machines were merged
     if not own and len(old) == 1:
         return 0
@@ -247,12 +240,9 @@ def _pack_one(folder: Path, identity: str, own: list[Path]) -> int:
                 )
             source[at] = path
     before = {path: opened.read_bytes(path) for path in own}
-    for path in own:  # newer than what was packed
-        names, rows = _rounded(path)
+    for path, at in own.items():  # newer than what was packed
+        names, runs[at] = _rounded(path)
         heads |= dict.fromkeys(names)
-        match = _NAME.fullmatch(path.name)
-        assert match
-        runs[int(match[2]), int(match[3])] = rows
     ordered = sorted(runs.items())
     joined = [{"split": str(a), "seed": str(b), **row} for (a, b), rows in ordered for row in rows]
     content = _csv(["split", "seed", *heads], joined)

@@ -67,14 +67,10 @@ def read(path: Path) -> Record:
     version = content.get("schema") if isinstance(content, dict) else None
     if isinstance(content, dict) and "schema" in content and type(version) is not int:
         raise _foreign(path, f"its schema is {version!r}")
-    if isinstance(version, int) and version > SCHEMA:
-        raise RecordError(
-            f"{place_of(path)} has schema {version}; this physml reads up to {SCHEMA}. Update physml."
-        )
-    if isinstance(version, int) and version < SCHEMA:
-        raise RecordError(
-            f"{place_of(path)} has schema {version}, which is no longer read. Move it away and run again."
-        )
+    if version not in (None, SCHEMA):
+        newer = f"; this physml reads up to {SCHEMA}. Update physml."
+        older = ", which is no longer read. Move it away and run again."
+        raise RecordError(f"{place_of(path)} has schema {version}{newer if version > SCHEMA else older}")
     record = content if version is None else _joined(path, content, pack)
     if (fault := schema.problem(record)) is not None:
         raise _foreign(path, fault)
@@ -86,13 +82,8 @@ def exists(path: Path) -> bool:
     return path.exists() or path.stem in pack_of(path.parent).runs
 
 
-def content_of(path: Path) -> Any:
-    """The content of a run's own file, else of its line in the pack."""
-    return _found(path)[0]
-
-
 def _found(path: Path) -> "tuple[Any, Pack | None]":
-    """The content of a run, and the pack that has it."""
+    """The content of a run's own file, else of its line in the pack, and the pack that has it."""
     try:
         return _parsed(opened.read_bytes(path), path), None
     except OSError:
@@ -234,7 +225,7 @@ def _of_lines(lines: list[bytes], path: Path) -> Pack:
 
 def run_paths(folder: Path) -> list[Path]:
     """The paths of all runs of a folder, of those too that are packed and have no file of their own."""
-    own = fnmatch.filter(files.names_in(folder), RUNS)  # before the pack, as in `content_of`
+    own = fnmatch.filter(files.names_in(folder), RUNS)  # before the pack, as in `_found`
     return sorted(
         {folder / name for name in own} | {folder / f"{stem}.json" for stem in pack_of(folder).runs}
     )
@@ -259,9 +250,10 @@ def folders_below(folder: Path) -> list[Path]:
 
 
 def adhoc_folders() -> list[str]:
-    """Folders of runs that belong to no table, below results/runs."""
-    folders = (root / "runs" / ADHOC for root in results_roots())
-    return [f"{ADHOC}/{path.name}" for folder in folders if folder.is_dir() for path in folder.iterdir()]
+    """Folders of runs that belong to no table, below results/runs: adhoc/mine, adhoc/lem/adding-lem."""
+    roots = [root / "runs" for root in results_roots()]
+    folders = [(root, path) for root in roots for at in ("*/", "*/*/") for path in root.glob(f"{ADHOC}/{at}")]
+    return [path.relative_to(root).as_posix() for root, path in folders if any(path.glob("*.json*"))]
 
 
 def records(

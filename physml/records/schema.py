@@ -1,6 +1,6 @@
 """The schema of a record: keys and types, and the check of a file's content."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Any, Literal, NotRequired, Required, TypedDict, get_args, get_origin, get_type_hints
@@ -147,7 +147,7 @@ def too_deep(content: Any) -> bool:
 Fault = tuple[tuple[str, ...], str]  # the keys that lead to a value, and what is wrong with it
 Check = Callable[[Any], Fault | None]
 _NAMES: dict[type, str] = {float: "a number", int: "a whole number", str: "a text", bool: "true or false"}
-_NAMES |= {dict: "a mapping", list: "a list"}
+_NAMES |= {dict: "a mapping", list: "a list", NoneType: "null"}
 
 
 @cache
@@ -157,54 +157,33 @@ def _check_of(kind: Any) -> Check:
     if kind is Any:
         return lambda value: None
     if origin is UnionType:
-        checks = [_check_of(option) for option in inner if option is not NoneType]
-        return partial(_check_union, checks=checks, optional=NoneType in inner, plain=_plain(kind))
+        return partial(_check_union, checks=[_check_of(option) for option in inner])
     if origin is Literal:
         names = ", ".join(inner)
         return lambda value: None if value in inner else ((), f"is {_short(value)}, not one of {names}")
     if origin in (list, dict) and inner[-1] is Any:
         return partial(_wrong, kind=origin)
-    if origin is list:
-        return partial(_check_list, each=_check_of(inner[0]), plain=_plain(inner[0]))
-    if origin is dict:
-        return partial(_check_dict, each=_check_of(inner[1]), plain=_plain(inner[1]))
+    if origin in (list, dict):
+        return partial(_check_each, kind=origin, each=_check_of(inner[-1]))
     if hasattr(kind, "__required_keys__"):
         hints = {key: _check_of(hint) for key, hint in get_type_hints(kind).items()}
         return partial(_check_keys, hints=hints, required=kind.__required_keys__)
     return partial(_wrong, kind=kind)
 
 
-def _plain(kind: Any) -> frozenset[type]:
-    """The types whose values fit an annotation without a closer look."""
-    if get_origin(kind) is UnionType:
-        return frozenset().union(*map(_plain, get_args(kind)))
-    return (
-        frozenset({float: (float, int)}.get(kind, (kind,)))
-        if kind in (float, int, str, bool, NoneType)
-        else frozenset()
-    )
+def _check_union(value: Any, checks: list[Check]) -> Fault | None:
+    first = checks[0](value)
+    return None if first is None or any(check(value) is None for check in checks[1:]) else first
 
 
-def _check_union(value: Any, checks: list[Check], optional: bool, plain: frozenset[type]) -> Fault | None:
-    if type(value) in plain:
-        return None
-    faults = [] if value is None and optional else [check(value) for check in checks]
-    return faults[0] if faults and None not in faults else None
-
-
-def _check_list(value: Any, each: Check, plain: frozenset[type]) -> Fault | None:
-    if fault := _wrong(value, list):
+def _check_each(value: Any, kind: type, each: Check) -> Fault | None:
+    """The first fault among the values of a mapping or list."""
+    if fault := _wrong(value, kind):
         return fault
-    return (
-        None if plain.issuperset(map(type, value)) else _first((str(i), v, each) for i, v in enumerate(value))
-    )
-
-
-def _check_dict(value: Any, each: Check, plain: frozenset[type]) -> Fault | None:
-    if fault := _wrong(value, dict):
-        return fault
-    values = value.values()
-    return None if plain.issuperset(map(type, values)) else _first((k, v, each) for k, v in value.items())
+    for key, inner in value.items() if kind is dict else enumerate(value):
+        if fault := each(inner):
+            return (str(key), *fault[0]), fault[1]
+    return None
 
 
 def _check_keys(value: Any, hints: dict[str, Check], required: frozenset[str]) -> Fault | None:
@@ -214,14 +193,6 @@ def _check_keys(value: Any, hints: dict[str, Check], required: frozenset[str]) -
         return (), f"has no {', '.join(key for key in hints if key in missing)}"
     for key, check in hints.items():
         if key in value and (fault := check(value[key])):
-            return (key, *fault[0]), fault[1]
-    return None
-
-
-def _first(values: Iterable[tuple[str, Any, Check]]) -> Fault | None:
-    """The first fault among the values of a mapping or list."""
-    for key, value, check in values:
-        if fault := check(value):
             return (key, *fault[0]), fault[1]
     return None
 

@@ -7,7 +7,6 @@ that was killed a hundred times and came on each time is never given up.
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from physml.base import files, opened
 from physml.base.errors import Preempted
@@ -42,18 +41,15 @@ def forget(folder: Path) -> bool:
     return True
 
 
-def last(folder: Path) -> dict[str, Any]:
-    """Host and time of the last attempt, and how many were in vain; empty where there was none."""
-    try:
-        attempt = opened.read_json(folder / NAME)
-    except (OSError, ValueError):
-        return {}
-    return attempt if isinstance(attempt, dict) else {}
+def last_host(folder: Path) -> str | None:
+    """The machine and process of the last attempt; None where there was none."""
+    host = opened.read_mapping(folder / NAME).get("host")
+    return host if isinstance(host, str) else None
 
 
 def in_vain(folder: Path) -> int:
     """Attempts in vain so far, the one that runs now among them."""
-    attempt = last(folder)
+    attempt = opened.read_mapping(folder / NAME)
     count = attempt.get("in_vain", 0)
     if not isinstance(count, int) or _newest(folder) not in (None, attempt.get("checkpoint")):
         return 0

@@ -9,6 +9,9 @@ from typing import Any
 from physml.base import opened
 
 NAME = "progress.json"
+LONGEST_S = 1e10  # some 300 years
+# What a number of the file is below; what is more is no news.
+MOST = dict.fromkeys(("step", "steps", "first", "began", "at"), LONGEST_S) | {"loss": math.inf}
 
 
 @dataclass(frozen=True)
@@ -36,21 +39,16 @@ class Live:
     @classmethod
     def read(cls, folder: Path) -> "Live":
         """The run of a work folder; damaged values count as not known."""
-        try:
-            news = opened.read_json(folder / NAME)
-        except (OSError, ValueError):
-            return cls()
-        return cls.of(news) if isinstance(news, dict) else cls()
+        return cls.of(opened.read_mapping(folder / NAME))
 
     @classmethod
     def of(cls, news: dict[str, Any]) -> "Live":
         numbers: dict[str, Any] = {
             key: value
-            for key, value in news.items()
-            if key in ("step", "steps", "first", "began", "at", "loss")
-            and isinstance(value, int | float)
+            for key, most in MOST.items()
+            if isinstance(value := news.get(key), int | float)
             and not isinstance(value, bool)
-            and math.isfinite(value)
+            and abs(value) < most
         }
         words = {key: news[key] for key in ("doing", "host") if isinstance(news.get(key), str)}
         return cls(**numbers, **words)
@@ -95,13 +93,13 @@ def _speed(ms: float) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Hours, minutes and seconds.
+    """Hours, minutes and seconds, at most LONGEST_S.
 
     Example:
         >>> clock(3725.4)
         '1:02:05'
     """
-    return str(datetime.timedelta(seconds=round(seconds)))
+    return str(datetime.timedelta(seconds=round(min(seconds, LONGEST_S))))
 
 
 class Remaining:

@@ -51,8 +51,7 @@ def run_of(name: str, split: int, seed: int) -> Record:
     ]
     if not matching:
         raise RecordError(
-            f"{folder} has {len(every)} records, none with split {split} and seed {seed}. Choose others with "
-            "--split and --seed, or name a record."
+            f"{folder} has {len(every)} records, none with split {split} and seed {seed}. Name a record."
         )
     return _only(matching, folder, f"{folder} has runs of {len(matching)} settings")
 

@@ -28,8 +28,9 @@ from physml.training.reporter import Reporter
 def existing(spec: RunSpec) -> Record | None:
     """The record of exactly this run, if it is there. Refuses a hash that two different configs share.
 
-    The first results root wins, but a failure hides no result of a later one.
-    A record of data that nothing verified counts only where `data.verify=off` asks for no more.
+    The first results root wins, but a failure hides no result of a later one. A record of data that nothing
+    verified counts only where `data.verify=off` asks for no more, one without a score on test data only
+    where `runtime.score_test=false` does.
     """
     failed: Record | None = None
     for root in results_roots():
@@ -41,12 +42,18 @@ def existing(spec: RunSpec) -> Record | None:
                     f"{display_path(path)} has the same identity but another config. "
                     "Move it away and report this."
                 )
-            unverified = recorded.get("data", {}).get("kind") == UNVERIFIED
-            if not unverified or spec.config["data"]["verify"] == "off":
+            if _suffices(recorded, spec.config):
                 if recorded["status"] in DONE:
                     return recorded
                 failed = failed or recorded
     return failed
+
+
+def _suffices(recorded: Record, config: dict[str, Any]) -> bool:
+    """True if a record has what a run asks for: verified data, and a score on test data."""
+    verified = recorded.get("data", {}).get("kind") != UNVERIFIED or config["data"]["verify"] == "off"
+    scored, asked = (of.get("runtime", {}).get("score_test", True) for of in (recorded["config"], config))
+    return verified and (scored or not asked)
 
 
 def perform(

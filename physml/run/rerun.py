@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from physml.base.errors import ConfigError, RecordError
-from physml.base.paths import CONF, display_path
+from physml.base.paths import CONF, display_path, expanded
 from physml.config import conf_files, studies
 from physml.config.compose import Composed, compose
 from physml.config.identity import identity, payload
@@ -85,7 +85,7 @@ def _completed(recorded: Record, plugins: list[str], runtime: Mapping[str, Any])
 
 def _named_plugins(recorded: Record, plugins: Sequence[str]) -> list[str]:
     required = {Path(name).name for name in recorded["config"].get("plugins") or ()}
-    named = {(path := Path(name).expanduser().absolute()).name: path for name in plugins}
+    named = {(path := expanded(name).absolute()).name: path for name in plugins}
     if required != named.keys():
         files = " ".join(f"--plugin {name}" for name in sorted(required)) or "no --plugin"
         raise ConfigError(

@@ -197,22 +197,25 @@ def _words(path: Path) -> list[str]:
 
 
 def pick_device(device: str) -> str:
-    """The device of `runtime.device`; DataError where it is not there."""
+    """The device of `runtime.device`; DataError where it is not there. No memory is taken on it."""
     import torch
 
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise DataError(
-            f"runtime.device={device}, but torch {torch.__version__} sees no CUDA device. "
-            "Use runtime.device=cpu."
-        )
     try:
-        return str(torch.device(device))
+        chosen = torch.device(device)
     except RuntimeError as error:
         raise DataError(
             f"runtime.device={device} is not a device of torch. Use auto, cpu or cuda."
         ) from error
+    works = chosen.type != "cuda" or torch.cuda.is_available()
+    n = torch.get_device_module(chosen).device_count() if works else 0
+    if (chosen.index or 0) >= n:
+        seen = f"{n or 'no'} {chosen.type.upper()} device{'s, counted from 0' if n > 1 else ''}"
+        raise DataError(
+            f"runtime.device={device}, but torch {torch.__version__} sees {seen}. Use runtime.device=cpu."
+        )
+    return "cpu" if chosen.type == "cpu" else str(chosen)
 
 
 GPU_QUERY = """

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from physml.base import files
 from physml.base.errors import DataError, PhysmlError, RecordError
-from physml.base.paths import OWN_RESULTS, PACKAGE, display_path, results_root, work_root
+from physml.base.paths import OWN_RESULTS, PACKAGE, display_path, expanded, results_root, work_root
 from physml.config import conf_files
 from physml.config.load import walk
 from physml.run.named import record_of
@@ -115,11 +115,8 @@ def weights_of(run: str | Path | Mapping[str, Any]) -> Path:
         recorded = run if isinstance(run, Mapping) else record_of(str(run))
         path = path_of(recorded)
     if not path.is_file():
-        beside = (
-            f" It is not beside {display_path(Path(recorded['path']))} either."
-            if recorded.get("path")
-            else ""
-        )
+        record = recorded.get("path")
+        beside = f" It is not beside {display_path(Path(record))} either." if record else ""
         raise DataError(
             f"{display_path(path)} is not there. Set PHYSML_RUNS to the folder of runs that has it, or train "
             f"the run again with runtime.save_model=true and --force.{beside}"
@@ -203,7 +200,7 @@ def built(path: Path, plugins: Iterable[str | Path] = ()) -> "nn.Module":
     from physml.config import build
 
     about = read_about(path)
-    names = [str(Path(p).expanduser().absolute()) for p in plugins]
+    names = [str(expanded(str(p)).absolute()) for p in plugins]
     vectors = None if about.vectors is None else torch.zeros(()).expand(about.vectors)
     task = SimpleNamespace(**about.sizes, vectors=vectors)
     try:

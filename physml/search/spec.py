@@ -16,6 +16,7 @@ from physml.base.paths import CONF, INSTALLED, display_path, work_root
 from physml.config import conf_files, studies
 from physml.config.compose import Composed, compose
 from physml.config.load import read_yaml
+from physml.config.overrides import GROUPS
 from physml.config.search_schema import Search
 from physml.config.studies import Found
 from physml.queue.planning import at_places
@@ -141,7 +142,7 @@ def named(names: list[str], *, missing: bool) -> list[str]:
     Args:
         names: as `load_search` takes them, or patterns.
         missing: leave out those that are done.
-    Errors: ConfigError for a pattern that fits none, and with `missing` for an unknown name.
+    Errors: ConfigError for a pattern that fits none, and for an unknown name.
     """
     kept: list[str] = []
     for name in names:
@@ -151,8 +152,8 @@ def named(names: list[str], *, missing: bool) -> list[str]:
             if not fitting:
                 raise ConfigError(f"no search fits {name}. `physml list searches` shows all.")
         kept += fitting
-    kept = list(dict.fromkeys(kept))
-    return [name for name in kept if not is_done(studies.search_named(name, CONF)[0])] if missing else kept
+    idents = {name: studies.search_named(name, CONF)[0] for name in kept}
+    return [name for name, ident in idents.items() if not (missing and is_done(ident))]
 
 
 # ---------------------------------------------------------------------------- before a search
@@ -234,7 +235,7 @@ def runs_of_winner(spec: SearchSpec, point: Point, *, verify: str = "bytes") -> 
 
 
 def _run(spec: SearchSpec, changes: dict[str, Any]) -> RunSpec:
-    overrides = [f"{key}={written(value)}" for key, value in changes.items()]
+    overrides = [f"{key}={value if key in GROUPS else written(value)}" for key, value in changes.items()]
     (run,) = checked_specs([_composed(spec.experiment, overrides)])
     return run
 
@@ -251,10 +252,14 @@ def in_folder(run: RunSpec, folder: str) -> RunSpec:
 
 def written(value: Any) -> str:
     """Format a value as a Hydra override."""
+    from hydra.core.override_parser.types import Quote, QuotedString
+
     if isinstance(value, dict):
         return f"{{{', '.join(f'{key}: {written(item)}' for key, item in value.items())}}}"
     if isinstance(value, list):
         return f"[{', '.join(map(written, value))}]"
+    if isinstance(value, str):  # in quotes: else 1 and null are no text, and a comma makes two of one
+        return QuotedString(value, Quote.single).with_quotes()
     return "null" if value is None else str(value)
 
 
@@ -265,9 +270,8 @@ def write_found(spec: SearchSpec, best: Found) -> str:
     """Write the settings found for a row, beside its study; the other rows of the file stay as they are."""
     study, row = studies.row_of(spec.experiment, CONF)
     path = studies.searched_file(study, CONF)
-    with held(
-        work_root() / "search" / conf_files.shown(study), wait_s=60
-    ):  # another row's search may end meanwhile
+    folder = work_root() / "search" / conf_files.shown(study)
+    with held(folder, wait_s=60):  # another row's search may end meanwhile
         rows = {name: Found(**old) for name, old in read_yaml(path).items()} if path.exists() else {}
         rows[row] = best
         body = [

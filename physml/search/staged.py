@@ -39,11 +39,7 @@ ROUND = 1_000_000  # between the sampler seeds of two rounds
 
 
 class Lacking(Exception):
-    """Some runs of a stage have no result."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(code)
-        self.code = code
+    """Some runs of a stage have no result. Its argument is the exit code."""
 
 
 def carry_out(
@@ -75,7 +71,7 @@ def carry_out(
             search.advance(trainer.train)
             trainer.train("final runs", search.finals)
         except Lacking as error:
-            return error.code
+            return int(error.args[0])
         content = search.write()
         trainer.store.update(content)
         print("\n".join(report.lines(content, search.behind(), search.written)))

@@ -24,6 +24,7 @@ class TimeScales:
     """
 
     def __init__(self, n: int) -> None:
+        count("n", n)
         self.n = n
 
     @torch.no_grad()

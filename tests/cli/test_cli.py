@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from physml.base.errors import DataError
-from physml.base.paths import ROOT, work_root
+from physml.base.paths import ROOT, results_root, work_root
 from physml.cli import console, main, table
 from physml.config.compose import compose, names
 from physml.config.identity import identity
@@ -121,6 +121,18 @@ WRONG = [
     (f"run -m {SMALL} optim.lr=interval(0,1)", "-m takes lists and ranges"),
     (f"run -m {SMALL} seed=0,1 --jobs 0", "must be a whole number from 1 on; got '0'"),
     (f"run {SMALL} --max-hours soon", "must be a positive number of hours; got 'soon'"),
+    ("status --watch --every -1", "must be a positive number of seconds; got '-1'"),
+    ("status --watch --every nan", "must be a positive number of seconds; got 'nan'"),
+    ("doctor --shared . --wait 1e99", "must be a positive number of seconds; got '1e99'"),
+    ("logs --lines 0", "must be a whole number from 1 on; got '0'"),
+    ("list --measure", "--measure is for tasks: physml list tasks --measure"),
+    ("list models --measure", "--measure is for tasks: physml list tasks --measure"),
+    ("site --out ~nosuchuser/x", "there is no home folder for ~nosuchuser"),
+    ("table lem-4 --no-run --html ~nosuchuser/x", "there is no home folder for ~nosuchuser"),
+    ("table lem-4 --no-run --latex ~nosuchuser/x", "there is no home folder for ~nosuchuser"),
+    ("export lem/x --out ~nosuchuser/x", "there is no home folder for ~nosuchuser"),
+    ("rerun lem/fitzhugh_nagumo-lem --plugin ~nosuchuser/x", "there is no home folder for ~nosuchuser"),
+    (f"run -m {SMALL} seed=range(0,0)", r"seed=range\(0,0\): it has no values"),
     (f"run {SMALL} --plam", "unrecognized arguments: --plam"),
     (f"run {SMALL} ~profile=[x] --cfg", "a config of a group is chosen by profile=NAME"),
     (f"run {SMALL} +tracker=[1,2] --cfg", "tracker"),
@@ -130,6 +142,9 @@ WRONG = [
     (f"run {SMALL} --probe", "--probe measures what --plan shows: give both"),
     ("table", "name a table, e.g. physml table lem-4"),
     ("table lem-44", "there is no table 'lem-44'. Did you mean lem-4"),
+    ("table lem-4 lem-44 --no-run", "there is no table 'lem-44'. Did you mean lem-4"),
+    ("figure lem-fig-4 lem-fig-44 --no-run", "there is no figure 'lem-fig-44'. Did you mean lem-fig-4"),
+    ("search sequence/recall-lem sequence/recall-lme --plan", "there is no search sequence/recall-lme"),
     ("table lem-4 --seeds a,b --no-run", "seeds must look like 0,1,2, 0-4 or n5; got 'a,b'"),
     ("table lem-4 --no-run --row mine.yaml", "a row must look like label=Mine,experiment="),
     ("table lem-4 --no-run --row label=A,experiment=./a.yaml", "row A: .*a.yaml names no row of a study"),
@@ -402,6 +417,21 @@ def test_a_figure_of_other_seeds_replaces_no_result_and_one_without_runs_says_so
     code, out, _ = physml("figure", "lem-fig-2", "--no-run")
     assert code == 0 and "no picture is written" in out and "written: " not in out
     assert re.search("no run was started here. .*physml status lem-4", physml("status")[1])
+
+
+def test_a_figure_says_of_a_damaged_record_though_another_stands_for_it(physml: Physml) -> None:
+    (recorded,) = record.records("lem/fitzhugh_nagumo-lem-dt2")
+    path = results_root() / "runs" / "lem" / "fitzhugh_nagumo-lem-dt2" / Path(recorded["path"]).name
+    path.parent.mkdir(parents=True)
+    path.write_text("{")
+    code, out, err = physml("figure", "lem-fig-4", "--no-run", "--formats", "csv")
+    assert code == 2 and "1/1, complete" in out and f"{path.name} is damaged" in err
+
+
+def test_a_plan_needs_no_work_folder(physml: Physml, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHYSML_RUNS", f"{os.devnull}/x")
+    code, out, _ = physml("table", "lem-4", "--plan", "--seeds", "77")
+    assert code == 0 and "lem/fitzhugh_nagumo-lem " in out
 
 
 @pytest.mark.parametrize(("command", "between"), [(ALL[0], r".*\n +"), (ALL[1], r".* ")])

@@ -78,6 +78,7 @@ def test_what_is_allowed_is_found(target: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("target", "says"),
     [
+        ("physml.training.selection.Bes", r"has no class Bes\. Did you mean BestTest or BestValid\?$"),
         ("physml.models.sequence.lem.LME", "physml.models.sequence.lem has no class LME. Did you mean LEM"),
         ("tasks.addding.Adding", "no module tasks.addding. Did you mean tasks.adding"),
         ("torch.optim.Adm", "Did you mean Adam"),

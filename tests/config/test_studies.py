@@ -147,6 +147,7 @@ CYCLE = rows(a={"base": "b"}, b={"base": "c"}, c={"base": "b"})
         ({"rows": {"a": ROW}, "common": {"sed": 1}}, r"common: there is no setting sed"),
         ({"rows": {"a": ROW}, "row": {}}, r"there is no key row\. Did you mean rows"),
         ({"task": "adding"}, r"the key rows is missing"),
+        (rows(a=ROW) | {"searches_of": "som/x"}, r"searches_of: there is no study som/x\. .*some/adding"),
         ({"rows": [1]}, r"rows must hold keys and values; got \[1\]"),
         ("rows:\n  a: {}\n  a: {}\n", r"the key a appears twice.*line 3"),
         ("rows: {a: [}\n", r"is not valid YAML"),

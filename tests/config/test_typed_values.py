@@ -11,6 +11,7 @@ from physml.config.compose import compose, names
 from physml.config.load import read_yaml
 from physml.config.overrides import expand
 from physml.config.schema import checked
+from physml.search.spec import written
 
 PYG = ["model=gcn", "task=pyg", "task.dataset=KarateClub"]
 
@@ -45,6 +46,18 @@ def test_a_pattern_stands_for_all_names_that_fit() -> None:
     says = "a pattern is for the names of a group, such as model; seed is none"
     refuses(ConfigError, says, expand, ["seed=glob(*)"], names)
     refuses(ConfigError, r"a list of configs needs -m", compose, ["model=glob(*cornn*)", "task=adding"])
+
+
+@pytest.mark.parametrize("value", ["a,b", "null", "1", "", "it's", "[x]", {"a": "b, c"}, ["true", 2, None]])
+def test_values_of_a_search_are_the_same_as_an_override(value) -> None:
+    raw = compose(["model=lem", "task=adding", f"+provenance.note={written(value)}"])
+    assert raw.config["provenance"]["note"] == value
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "1e309"])
+def test_a_number_that_is_not_finite_is_called_so(value: str) -> None:
+    config = compose(["model=lem", "task=adding", f"optim.lr={value}"]).config
+    refuses(ConfigError, r"optim\.lr must be finite and below", checked, config)
 
 
 @pytest.mark.parametrize(

@@ -56,3 +56,16 @@ def test_steps_ahead_are_picked_and_named() -> None:
     forecast = SktimeForecaster("gru", **settings).fit(y).predict(fh=[1, 4])
     assert list(map(str, forecast.index)) == ["2002-07", "2002-10"] and forecast.name == "wave"
     assert np.allclose(forecast, Forecaster("gru", **settings).fit(y.to_numpy()).predict(4)[[0, 3]])
+
+
+def test_forecasts_go_on_from_the_end_of_an_update_which_may_overlap() -> None:
+    import pandas as pd
+
+    y = pd.Series(np.sin(np.arange(40) / 3))
+    settings: dict[str, Any] = {"window": 8, "epochs": 2, "random_state": 0}
+    model = SktimeForecaster("gru", **settings).fit(y[:30])
+    plain = Forecaster("gru", **settings).fit(y[:30].to_numpy())
+    model.update(y[25:36], update_params=False)
+    assert np.allclose(model.predict([2]), plain.predict(2, y[:36].to_numpy())[1])
+    model.update(y[36:], update_params=False)
+    assert np.allclose(model.predict([1]), plain.predict(1, y.to_numpy()))

@@ -144,6 +144,7 @@ def test_any_layer_survives_clone_and_pickle(layer: Any) -> None:
         ({"layer_args": {"hidden": 4}}, ConfigError, r"layer.hidden: LEM has no such argument"),
         ({"layer": LEM, "layer_args": {"hidden": 4}}, InputError, "layer=LEM: .*hidden"),
         ({"epochs": 0}, InputError, "epochs must be positive; got 0"),
+        ({"verbose": None}, InputError, "verbose must be a number; got None"),
         ({"validation_fraction": 1.5}, InputError, "validation_fraction must lie in"),
         ({"learning_rate": -1.0}, InputError, "learning_rate must be positive"),
     ],
@@ -159,7 +160,8 @@ def test_there_may_be_several_numbers_per_sequence_and_pipelines_and_searches_wo
     assert model.score(X, pairs) > 0.9
     model = make_pipeline(StandardScaler(), classifier(epochs=2))
     assert cross_val_score(model, X[:, :, 0], y, cv=2).shape == (2,)
-    search = GridSearchCV(classifier(epochs=1), {"layer": ["lem", "gru"]}, cv=2).fit(X, y)
+    space = {"layer": ["lem", "gru"], "batch_size": np.array([4])}
+    search = GridSearchCV(classifier(epochs=1), space, cv=2).fit(X, y)
     assert search.best_params_["layer"] in ("lem", "gru")
 
 

@@ -157,14 +157,15 @@ def test_without_onnx_the_error_names_the_extra(roots: Path, tmp_path: Path, mon
     assert capsys.readouterr().err == said and not (tmp_path / "out").exists()
 
 
-def test_a_layer_of_ones_own_is_exported_with_its_file(roots: Path, tmp_path: Path) -> None:
+def test_a_layer_of_ones_own_is_exported_with_its_file(roots: Path, tmp_path: Path, monkeypatch) -> None:
     plugin = tmp_path / "taken_rnn.py"
     plugin.write_text("from physml.models.sequence.gated import GRU\n\nclass TakenRNN(GRU):\n    pass\n")
     own = ("model=own", "model._target_=taken_rnn.TakenRNN", "model.d_hidden=4", f"plugins=[{plugin}]")
     spec = trained(*own, "task=adding", "runtime.save_model=true")
     run, out = str(spec.record_path), tmp_path / "out"
     refuses(ConfigError, "taken_rnn", export, run, "safetensors", out)
-    export(run, "safetensors", out, plugins=[plugin])
+    monkeypatch.setenv("HOME", str(plugin.parent))
+    export(run, "safetensors", out, plugins=[f"~/{plugin.name}"])
     assert yaml.safe_load((out / "config.yaml").read_text())["config"]["plugins"] == ["taken_rnn.py"]
     assert ran(out)[0] == "(2, 1)" and "runs the code of `taken_rnn.py`" in (out / "README.md").read_text()
     assert str(tmp_path) not in "".join(path.read_text(errors="ignore") for path in out.iterdir())
@@ -175,6 +176,19 @@ def test_weights_that_come_with_physml_are_exported_by_their_experiment(name: st
     exported = export(name, "safetensors", tmp_path / "out")
     assert "model.safetensors" in exported.written
     assert f"name: {name}" in (tmp_path / "out" / "README.md").read_text()
+
+
+@pytest.mark.parametrize("card", ['{"a": 1}', "[", "[1]", None])
+def test_weights_beside_a_file_that_is_no_card_of_theirs_are_exported(
+    card: str | None, roots: Path, tmp_path: Path
+) -> None:
+    """And those whose record is not at hand."""
+    path = tmp_path / "mine.safetensors"
+    shutil.copyfile(physml.run.weights.weights_of(record_path(roots)), path)
+    place = {"experiment": "lem/adding-500-lem", "identity": "0" * 8, "split": 0, "seed": 0}
+    path.with_suffix(".json").write_text(card or json.dumps(place))
+    export(path, "safetensors", tmp_path / "out")
+    assert "No record of the run is at hand." in (tmp_path / "out" / "README.md").read_text("utf-8")
 
 
 def test_names_of_no_run_or_several_and_folders_with_files_are_refused(roots: Path, tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_a_run_that_comes_on_is_never_given_up(tmp_path):
     assert history.in_vain(tmp_path) == 0
     with pytest.raises(Preempted), history.counted(tmp_path):
         raise Preempted("stopped")
-    assert history.last(tmp_path) == {}
+    assert history.last_host(tmp_path) is None
     for damaged in ("[]", "{", '{"in_vain": "x"}'):
         (tmp_path / history.NAME).write_text(damaged)
         (tmp_path / checkpoint.NAMES[0]).unlink(missing_ok=True)
@@ -165,7 +165,7 @@ def test_a_result_ends_the_count(forked):
     spec.work_folder.mkdir(parents=True)
     (spec.work_folder / history.NAME).write_text('{"in_vain": 2}')
     assert piloted(planning.plan([spec])).exit_code == 0
-    assert history.last(spec.work_folder) == {}
+    assert history.last_host(spec.work_folder) is None
 
 
 def test_near_the_end_of_its_job_a_pilot_starts_nothing(forked, monkeypatch):

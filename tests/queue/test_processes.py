@@ -19,6 +19,7 @@ import pytest
 import run_harness as h
 import torch
 
+from physml.base import lease
 from physml.queue import planning, preload, processes, scheduler, worker
 from physml.records import record
 
@@ -88,8 +89,8 @@ def test_a_server_ends_with_its_launcher_and_the_runs(fork, tmp_path):
     workers = [h.holder(spec) for spec in specs]
     server = parent_of(workers[0])
     process.kill()
-    assert all(processes.is_alive(pid) for pid in workers)
-    h.until(lambda: not any(processes.is_alive(pid) for pid in [*workers, server]))
+    assert all(lease.started(pid) for pid in workers)
+    h.until(lambda: not any(lease.started(pid) for pid in [*workers, server]))
     assert h.states(specs) == ["done"] * 2
 
 
@@ -175,12 +176,12 @@ def test_exit_codes_are_those_of_the_process_or_of_files_if_its_server_died(monk
         fork = fork_with(None, code)
         assert fork.wait() == code == fork.poll()
     fork = fork_with(None, None, processes.SERVER_DIED)
-    monkeypatch.setattr(processes, "is_alive", lambda pid: True)
+    monkeypatch.setattr(lease, "started", lambda pid: 1)
     assert fork.poll() is None and fork.poll() is None
-    monkeypatch.setattr(processes, "is_alive", lambda pid: False)
+    monkeypatch.setattr(lease, "started", lambda pid: None)
     monkeypatch.setattr(processes, "state_of", lambda spec: "stopped")
     assert fork.poll() == 75 == fork.wait()
-    monkeypatch.setattr(processes, "is_alive", lambda pid: False)
+    monkeypatch.setattr(lease, "started", lambda pid: None)
     monkeypatch.setattr(processes, "state_of", lambda spec: "done")
     assert fork_with(processes.SERVER_DIED).wait() == 0
     (tmp_path / "forced").touch()

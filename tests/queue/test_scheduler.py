@@ -13,9 +13,9 @@ import run_child
 import run_harness as h
 from refusals import refuses
 
-from physml.base import files, paths
+from physml.base import files, lease, paths
 from physml.base.errors import ConfigError, InputError
-from physml.queue import planning, processes, scheduler, worker
+from physml.queue import planning, scheduler, worker
 from physml.queue.scheduler import Outcome
 from physml.records import record
 from physml.run import progress, resources
@@ -259,7 +259,7 @@ def test_a_stop_reaches_all_runs_and_nothing_goes_on(way, number, tmp_path):
     process.send_signal(number)
     assert process.wait() == 75, process.text()
     assert h.states(specs) == ["stopped", "stopped", "missing"], "not at their end"
-    assert not any(processes.is_alive(pid) for pid in workers)
+    assert not any(lease.started(pid) for pid in workers)
 
 
 def test_a_worker_that_is_killed_is_said_and_made_next_time(way, tmp_path):

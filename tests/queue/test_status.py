@@ -56,7 +56,9 @@ def test_a_run_without_news_is_called_silent():
     assert silent.text.startswith("node7, step 5 of 10, ") and silent.text.endswith("no news for 12 min")
     for damaged in ("[]", "{", json.dumps({"step": 5, "steps": 10, "at": "x"})):
         (spec.work_folder / "progress.json").write_text(damaged)
-        assert seen(planning.Planned(spec, "running")).hours_left is None
+        (spec.work_folder / "attempts.json").write_text('{"host": 5}')
+        damaged_run = seen(planning.Planned(spec, "running"))
+        assert damaged_run.hours_left is None and damaged_run.text in ("", "step 5 of 10")
 
 
 def test_times_are_told_in_two_units():
@@ -115,16 +117,21 @@ def test_a_file_of_a_run_that_leads_elsewhere_is_left_out(place, shared, capsys)
     (spec.work_folder / "spec.json").write_text(json.dumps({"spec": content}))
     for command in ("status", "logs", "retry"):
         assert main.main([command]) == 0
-        assert "spec.json cannot be read, and is left out" in capsys.readouterr().out
+        assert "is left out: a run has no place outside of the folder of runs" in capsys.readouterr().out
 
 
-def test_a_damaged_record_or_a_broken_experiment_is_told(shared, capsys, tmp_path):
+def test_a_damaged_record_or_a_broken_experiment_is_told(shared, capsys, tmp_path, monkeypatch):
     (done,) = h.specs_of(h.odd("seed=0"))
     h.make(done)
     done.record_path.write_text("{")
     (done.work_folder / "spec.json").write_text(json.dumps({"spec": done.to_json()}))
     assert main.main(["status"]) == 0
     assert f"{done.place.stem} is left out: " in capsys.readouterr().out
+    done.record_path.unlink()
+    with monkeypatch.context() as patch:
+        patch.setenv("PHYSML_LOCKS", "foo")
+        assert main.main(["status"]) == 0
+    assert f"{done.place.stem} is left out: PHYSML_LOCKS must be flock or lease" in capsys.readouterr().out
     study = tmp_path / "mine.yaml"
     study.write_text("{task: adding, common: {task: {n_typo: 3}}, rows: {a: {model: lem}}}")
     for command in ("status", "failed", "logs", "retry"):
@@ -144,7 +151,7 @@ def test_a_hopeless_run_is_found_and_started_anew(forked, shared, capsys):
     assert "given up" in out and "3 attempts in vain" in out and "output.txt" in out
     assert main.main(["retry"]) == 0
     assert "the next pilot starts it" in capsys.readouterr().out
-    assert of(spec).state == "failed" and overview.history.last(spec.work_folder) == {}
+    assert of(spec).state == "failed" and overview.history.last_host(spec.work_folder) is None
 
 
 def test_watching_ends_when_all_is_done(forked, shared, capsys, monkeypatch):

@@ -23,7 +23,7 @@ def test_runs_and_curves_are_packed_and_every_setting_is_one_of_a_run() -> None:
     """Reads every record, too."""
     folders: dict[Path, set[str]] = {}
     for path in export.run_paths(OWN_RESULTS):
-        run = record.content_of(path)
+        run = record._found(path)[0]
         folders.setdefault(path.parent, set()).add(f"{run['identity']}-{run['setting']}{record.SETTING}")
         assert record.read(path)["schema"] == run["schema"] == SCHEMA
     assert len(folders) > 1000

@@ -3,12 +3,15 @@
 import pytest
 import run_harness as h
 import torch
+from refusals import refuses
 
 from physml.base.errors import ConfigError, DataError
 from physml.cli import main
+from physml.queue.planning import on_cpu
 from physml.records.record import read, write
 from physml.run import perform
 from physml.run.attempt import explained
+from physml.run.resources import pick_device
 from physml.run.state import state_of
 
 
@@ -139,6 +142,14 @@ def test_a_split_or_a_device_that_is_not_there_is_bad_input(capsys, monkeypatch)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert run(h.odd("runtime.device=cuda")) == 2
     assert "sees no CUDA device. Use runtime.device=cpu." in capsys.readouterr().err
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    refuses(DataError, "sees 2 CUDA devices, counted from 0. Use", pick_device, "cuda:2")
+    refuses(DataError, "sees 1 CPU device. Use", pick_device, "cpu:1")
+    monkeypatch.setattr(torch.mps, "device_count", lambda: 0)
+    assert run(h.odd("runtime.device=mps")) == 2
+    assert "runtime.device=mps, but torch" in capsys.readouterr().err
+    assert pick_device("cpu:0") == "cpu" and on_cpu(h.spec_of(h.odd("runtime.device=cpu:0")))
     assert run(h.odd("runtime.device=toaster")) == 2
     assert "runtime.device must be auto, cpu or cuda; got 'toaster'" in capsys.readouterr().err
 

@@ -3,14 +3,18 @@
 import hashlib
 import json
 import re
+import sys
 
 import pytest
 import run_harness as h
 import torch
+from refusals import refuses
 
 from physml.base.errors import DataError
 from physml.base.paths import OWN_RESULTS, ROOT, results_root
+from physml.cli.main import main
 from physml.export import keeping
+from physml.export.facts import facts_of
 from physml.records import record
 from physml.run.record import count_parameters
 from physml.run.weights import kept_of, load, path_of, read_about
@@ -44,13 +48,43 @@ def test_all_are_named_in_the_docs_and_loaded_by_the_name_of_their_experiment():
 
 def test_weights_are_kept_once_their_score_is_that_of_the_record():
     spec = h.spec_of([*TINY, "runtime.save_model=true"])
-    run = {**h.make(spec), "experiment": "lem/adding-500-lem"}
-    target = keeping.keep(run, path_of(run))
+    run = h.make(spec)
+    of_table = {**run, "path": str(results_root() / "runs" / "lem" / "adding-500-lem" / "a.json")}
+    target = keeping.keep(of_table, path_of(run))
     assert target == results_root() / "weights" / "lem" / "adding-500-lem.safetensors"
     assert target == kept_of("lem/adding-500-lem") and target.with_suffix(".json").exists()
-    wrong = {**run, "metrics": {"best": {"test": {"mse": run["metrics"]["best"]["test"]["mse"] * 1.01}}}}
-    with pytest.raises(DataError, match=r"gives test mse .*, the record .*: these are not the weights"):
-        keeping.keep(wrong, path_of(run))
+    mse = run["metrics"]["best"]["test"]["mse"]
+    for test, says in (
+        ({"mse": mse * 1.01}, "gives test mse .*, the record .*: these are not the weights"),
+        ({"mse": None}, "has no score on test data"),
+        ({}, "has no score on test data"),
+    ):
+        refuses(DataError, says, keeping.keep, {**run, "metrics": {"best": {"test": test}}}, path_of(run))
+
+
+def test_weights_of_other_settings_do_not_take_the_name_of_the_experiment(capsys):
+    """That of a row of one's own, and that of a shipped row with other settings."""
+    tiny = ["profile=smoke", "trainer.epochs=1", "tracker=none", "runtime.save_model=true"]
+    run = h.make(h.spec_of(["experiment=lem/fitzhugh_nagumo-lstm", *tiny, "model.d_hidden=3"]))
+    assert main(["export", run["path"], "--keep"]) == 0
+    assert "physml.load('adhoc/lem/fitzhugh_nagumo-lstm') reads it" in capsys.readouterr().out
+    own = results_root() / "weights"
+    assert load("adhoc/lem/fitzhugh_nagumo-lstm") and not (own / "lem" / "fitzhugh_nagumo-lstm.json").exists()
+    assert "adhoc/lem/fitzhugh_nagumo-lstm" in record.adhoc_folders()
+    assert facts_of(kept_of("adhoc/lem/fitzhugh_nagumo-lstm"), None, None).run["path"] == run["path"]
+
+
+def test_code_of_ones_own_is_run_where_it_is_named_alone(tmp_path, monkeypatch, capsys):
+    plugin = tmp_path / "kept_rnn.py"
+    plugin.write_text("from physml.models.sequence.gated import GRU\n\nclass KeptRNN(GRU):\n    pass\n")
+    own = ["model=own", "model._target_=kept_rnn.KeptRNN", "model.d_hidden=3", f"plugins=[{plugin}]"]
+    run = h.make(h.spec_of([*own, *TINY[2:], "runtime.save_model=true"]))
+    del sys.modules["kept_rnn"]
+    monkeypatch.chdir(tmp_path)
+    assert main(["export", run["path"], "--keep"]) == 2
+    assert "model._target_=kept_rnn.KeptRNN is not allowed" in capsys.readouterr().err
+    assert "kept_rnn" not in sys.modules
+    assert main(["export", run["path"], "--keep", "--plugin", "kept_rnn.py"]) == 0
 
 
 def test_too_many_weights_are_refused(monkeypatch):

@@ -98,6 +98,18 @@ def test_rows_that_the_copy_has_are_not_sent_again(database):
     assert Copy(spec, database).history["valid/mse"] == [(4, 0.25), (8, 0.125), (12, 1 / 12)]
 
 
+def test_names_that_mlflow_does_not_take_are_changed(database):
+    spec = h.spec_of(h.odd(TRACKED, "tracker.tags=['a*b']"))
+    run = TrackedRun.of_spec(spec, [])
+    run.config["optim"]["lr_factors"] = {"layers.*.W": 0.1}  # a pattern of parameters, as docs have it
+    copied = tracker.MlflowTracker(run, f"sqlite:///{database}")
+    copied.row({"step": 1, "valid/a*b": 2.0})
+    copied.finish({"status": "finished"}, [], 0)
+    copy = Copy(spec, database)
+    assert not copied.failed and copy.tags["tag.a-b"] == "true" and copy.metrics["valid/a-b"] == 2.0
+    assert copy.params["optim.lr_factors.layers.-.W"] == "0.1"
+
+
 def test_what_is_no_number_is_left_out(database):
     spec = h.spec_of(h.odd(TRACKED))
     copy = tracker.Mlflow().start(TrackedRun.of_spec(spec, []))

@@ -13,6 +13,7 @@ import torch
 from refusals import refuses
 
 from physml.base.errors import Preempted, RecordError
+from physml.cli.console import describe
 from physml.records import record
 from physml.run import record as run_record
 from physml.run.perform import existing
@@ -170,6 +171,17 @@ def test_what_was_trained_on_unverified_data_counts_only_where_no_more_is_asked_
     assert existing(asked) is None and state_of(asked) == "missing"
     again = h.make(asked)
     assert "skipped" not in again and h.numbers(again) == h.numbers(trained)
+    assert h.make(asked)["skipped"] and h.make(free)["skipped"]
+
+
+def test_a_run_without_a_score_on_test_data_counts_only_where_none_is_asked_for():
+    asked, free = h.spec_of(h.odd(*NET)), h.spec_of(h.odd(*NET, "runtime.score_test=false"))
+    trained = h.make(free)
+    assert h.make(free)["skipped"] and not trained["metrics"]["best"]["test"]
+    assert "  valid, min valid/" in describe(trained)
+    assert existing(asked) is None and state_of(asked) == "missing"
+    again = h.make(asked)
+    assert again["metrics"]["best"]["test"] and again["path"] == trained["path"]
     assert h.make(asked)["skipped"] and h.make(free)["skipped"]
 
 

@@ -40,6 +40,8 @@ def test_runs_are_named_by_the_settings_that_differ_and_say_how_far_they_are() -
     live = Live(step=30, steps=100, first=20, began=50.0, at=51.0, loss=0.12345)
     assert live.text == "step 30 of 100, loss 0.123, 100 ms/step, eta 0:00:07"
     assert Live.of({"step": "x", "at": True, "loss": float("nan"), "host": 3}) == Live()
+    assert Live.of({"step": 1, "steps": 1e308, "at": 1e300, "loss": float("inf")}) == Live(1)
+    assert Live.of({"step": 1, "steps": 9e9, "at": 9e9}).text.endswith("eta 115740 days, 17:46:40")
 
 
 def test_the_end_is_a_table_of_settings_best_first_and_failures_with_reasons(monkeypatch, capsys) -> None:
@@ -65,6 +67,31 @@ def test_the_end_is_a_table_of_settings_best_first_and_failures_with_reasons(mon
         "optim.lr=0.3 seed=0: diverged: the loss is not finite",
         "optim.lr=0.3 seed=1: not started",
         "4 of 6 runs have a score",
+    ]
+
+
+def test_tasks_of_different_metrics_have_a_table_each(monkeypatch, capsys) -> None:
+    def existing(spec: Any) -> dict[str, Any]:
+        return {
+            "metrics": {"best": {"valid": {spec.metric: 0.5}, "test": {spec.metric: 0.25}}},
+            "reason": None,
+        }
+
+    def planned(label: str, metric: str) -> Any:
+        task = SimpleNamespace(make=lambda: SimpleNamespace(metric=metric, better={metric: "lower"}))
+        spec = SimpleNamespace(label=label, metric=metric, parts=SimpleNamespace(task=task))
+        return SimpleNamespace(spec=spec, state="missing")
+
+    monkeypatch.setattr("physml.run.perform.existing", existing)
+    runs = [planned("a", "mse"), planned("b", "rmse")]
+    outcome: Any = SimpleNamespace(codes={"a": 0, "b": 0}, left=[])
+    show_outcomes(runs, outcome, Sweep(["a", "b"], [["task=adding"], ["task=lorenz96"]]))
+    assert capsys.readouterr().out.splitlines() == [
+        "setting      runs  valid mse  test mse",
+        "task=adding  1     0.5        0.25",
+        "setting        runs  valid rmse  test rmse",
+        "task=lorenz96  1     0.5         0.25",
+        "2 of 2 runs have a score",
     ]
 
 

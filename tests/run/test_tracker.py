@@ -231,6 +231,8 @@ def test_a_copy_says_to_which_cells_its_run_belongs():
     run = TrackedRun.of_spec(spec, ["lem-4", "sweep-1234abcd"])
     assert run.tags == ["lem-4", "sweep-1234abcd", "paper-lem", "task-fitzhugh_nagumo", "model-lem", "own"]
     assert {"table": "lem-4", "row": "LEM", "column": "official"} in run.about["cells"]
+    other = TrackedRun.of_spec(spec, ["lem-fig-4", "a-table-at-a-path"])
+    assert other.about["cells"] == [] and other.about["sweep"] is None, "a figure's runs have copies too"
     assert run.about["sweep"] == "sweep-1234abcd" and run.about["experiment"] == "lem/fitzhugh_nagumo-lem"
     kept = {"path": "x.json", "experiment": spec.config["experiment"], "identity": spec.place.identity}
     kept |= {"split": 0, "seed": 0, "config": spec.config, "choices": spec.choices, "code": {"commit": "abc"}}

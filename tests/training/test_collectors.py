@@ -86,6 +86,8 @@ def test_the_true_right_hand_side_has_the_errors_of_each_scheme(tmp_path: Path) 
     for scheme, order in (("euler", 1), ("midpoint", 2), ("rk4", 4)):
         rate = np.log2(table[scheme][1] / table[scheme][0])
         assert rate == pytest.approx(order, abs=0.4)
+    with pytest.raises(InputError, match="n must be positive; got -1"):
+        TimeScales(n=-1)
     with pytest.raises(InputError, match="must be a whole multiple of each; got 3"):
         StepSizes(factors=[4.0, 3.0], n_times=4)
     with pytest.raises(ConfigError, match="StepSizes needs the model continuous_depth"):

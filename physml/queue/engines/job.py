@@ -110,18 +110,8 @@ def job_of(settings: Settings, command: Sequence[str], todo: Sequence[Planned]) 
     if gpus is None:
         gpus = int(any(str(planned.spec.config["runtime"]["device"]).startswith("cuda") for planned in todo))
     name = " ".join(word for word in command[:2] if not word.startswith("-"))
-    return Job(
-        name,
-        tuple(command),
-        shared_environment(),
-        len(todo),
-        total,
-        workers,
-        settings.cpus,
-        gpus,
-        memory,
-        limit,
-    )
+    needs = settings.cpus, gpus, memory, limit
+    return Job(name, tuple(command), shared_environment(), len(todo), total, workers, *needs)
 
 
 def _unknown(planned: Planned) -> int:

@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+import re
 import time
 from typing import Any, ClassVar
 
@@ -99,9 +100,10 @@ class MlflowTracker(GuardedTracker):
 
         run = self.tracked
         tags = {ID: run.id, "group": run.group, "profile": run.profile}
-        tags |= {f"tag.{tag}": "true" for tag in run.tags}
+        tags |= {_name(f"tag.{tag}"): "true" for tag in run.tags}
         created = self.client.create_run(experiment, run_name=run.name, tags=tags)
-        params = [Param(key, str(value)[:LONGEST]) for key, value in flat(run.config).items()]
+        values = {_name(key): str(value)[:LONGEST] for key, value in flat(run.config).items()}
+        params = [Param(key, value) for key, value in values.items()]
         for first in range(0, len(params), MOST):
             self.client.log_batch(created.info.run_id, params=params[first : first + MOST])
         return str(created.info.run_id)
@@ -116,7 +118,7 @@ class MlflowTracker(GuardedTracker):
 
         now = int(1000 * time.time())
         numbers = {key: value for key, value in values.items() if _is_number(value)}
-        self.kept += [Metric(key, float(value), now, step) for key, value in numbers.items()]
+        self.kept += [Metric(_name(key), float(value), now, step) for key, value in numbers.items()]
 
     def _send(self) -> None:
         metrics, self.kept = self.kept, []
@@ -135,6 +137,11 @@ class MlflowTracker(GuardedTracker):
         for key, value in summary.items():
             if "/" not in key:
                 self.client.set_tag(self.id, key, str(value))
+
+
+def _name(key: str) -> str:
+    """A name that MLflow takes: of `layers.*.A`, a pattern of parameters, `layers.-.A`."""
+    return re.sub(r"[^/\w.\- :]", "-", key)
 
 
 def flat(config: dict[str, Any], where: str = "") -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from physml.base.errors import needed_by
 from physml.base.paths import work_root
 from physml.base.text import shown
-from physml.config.conf_files import is_path, without_places
+from physml.config.conf_files import find, is_path, without_places
 from physml.records import provenance
 from physml.records.record import Place, below_runs
 from physml.records.schema import Record
@@ -117,16 +117,14 @@ class TrackedRun:
         }
 
     def _cells(self) -> list[dict[str, str]]:
-        """Table, row and column of each cell that the run counts for."""
-        from physml.report.table.spec import find_table, load_table
+        """Table, row and column of each cell that the run counts for, but for tables at a path."""
+        from physml.report.table.spec import load_table
 
         cells = []
-        for ident in self.tables:
-            if ident.startswith(SWEEP):
-                continue
-            spec = load_table(find_table(ident))
+        for path in filter(None, (find("table", ident) for ident in self.tables)):  # others: figures, sweeps
+            spec = load_table(path)
             cells += [
-                {"table": ident, "row": row.label, "column": column.key}
+                {"table": spec.id, "row": row.label, "column": column.key}
                 for row in spec.rows
                 for column in spec.columns
                 if spec.cell(row, column).experiment == self.choices.get("experiment")

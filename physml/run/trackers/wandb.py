@@ -31,7 +31,7 @@ def logged_in() -> bool:
     try:
         known = netrc.netrc(os.environ.get("NETRC")).hosts
         return any(host in known for host in ([own] if own else PUBLIC_HOSTS))
-    except (OSError, netrc.NetrcParseError):
+    except (OSError, ValueError, netrc.NetrcParseError):
         return False
 
 
