@@ -65,18 +65,18 @@ def interval_axis(
     cells: Iterable[tuple[Published | None, Summary | None]], references: Iterable[float]
 ) -> Axis:
     """The axis of one column: all printed numbers and our means, and what reference is not far from them."""
-    main = []
-    for published, summary in cells:
-        if published is not None:
-            main += [published.value + sign * (published.sd or 0.0) for sign in (0, -1, 1)]
-        if summary is not None:
-            main.append(summary.mean)
-    main = [value for value in main if math.isfinite(value)]
-    if main and max(main) > LOG_FROM * max(min(main), 0.0):
-        main = [value for value in main if value > 0] or main
-    span = max(main) - min(main) if main else 0.0
-    near = [r for r in references if main and min(main) - span <= r <= max(main) + span]
-    return Axis.over([*main, *near])
+    pairs = list(cells)
+    printed = [published for published, _ in pairs if published]
+    values = [*(p.value for p in printed), *(summary.mean for _, summary in pairs if summary)]
+    if not values:
+        return Axis.over([])
+    least = min(values)
+    values += [p.value + sign * (p.sd or 0.0) for p in printed for sign in (-1, 1)]
+    if least >= 0 and max(values) > LOG_FROM * max(min(values), 0.0):  # an axis may become logarithmic
+        values = [value for value in values if value > 0] or values
+    low, high = min(values), max(values)
+    near = [r for r in references if 2 * low - high <= r <= 2 * high - low]
+    return Axis.over([*values, *near])
 
 
 def interval(

@@ -149,21 +149,28 @@ def _measured(
         return curve
     try:
         if spec.kind == "histogram":
-            values = [read_array(record, series.array or "") for record in records]
-            return dataclasses.replace(curve, values=np.concatenate(values))
+            values = np.concatenate([read_array(record, series.array or "") for record in records])
+            if not np.isfinite(values).any():
+                raise RecordError(f"the array {series.array} has no finite number")
+            return dataclasses.replace(curve, values=values[np.isfinite(values)])
         if spec.kind == "points":
             return dataclasses.replace(curve, values=read_scores(records, metric))
         if spec.kind == "arrays":
-            over, array = series.over or "", series.array or ""
-            return mean_curve(
-                curve, [(read_array(record, over), read_array(record, array)) for record in records]
-            )
+            return mean_curve(curve, [_pair(record, series.over, series.array) for record in records])
         paths = [read_curve(record, metric) for record in records]
         if shorts or len({steps[-1] for steps, _ in paths}) > 1:
             return dataclasses.replace(curve, each=tuple(paths))
         return mean_curve(curve, paths)
     except RecordError as error:
         return dataclasses.replace(curve, state=State("failed", str(error)))
+
+
+def _pair(record: Record, *names: str | None) -> tuple[np.ndarray, np.ndarray]:
+    """Two arrays of a record, of equal length. Errors: RecordError."""
+    x, y = (read_array(record, name or "") for name in names)
+    if len(x) != len(y):
+        raise RecordError(f"arrays {' and '.join(map(str, names))} have {len(x)} and {len(y)} numbers")
+    return x, y
 
 
 def _joined(spec: FigureSpec, series: Series, parts: list[Curve]) -> Curve:
@@ -199,11 +206,14 @@ def _joined(spec: FigureSpec, series: Series, parts: list[Curve]) -> Curve:
 
 
 def mean_curve(curve: Curve, paths: list[tuple[np.ndarray, np.ndarray]]) -> Curve:
-    """Mean, least and greatest over runs, at the steps that all of them have."""
-    steps = paths[0][0]
-    for other, _ in paths[1:]:
-        steps = np.intersect1d(steps, other)
-    every = np.stack([value[np.isin(step, steps)] for step, value in paths])
+    """Mean, least and greatest over runs, at the steps that all of them have. RecordError where none is."""
+    steps, every = paths[0][0], paths[0][1][None]
+    if len(paths) > 1:
+        by_step = [dict(zip(*path, strict=True)) for path in paths]
+        steps = np.array(sorted(set.intersection(*map(set, by_step))))
+        every = np.array([[values[step] for step in steps] for values in by_step])
+    if not len(steps):
+        raise RecordError("the runs have no step in common")
     return dataclasses.replace(curve, x=steps, y=every.mean(0), low=every.min(0), high=every.max(0))
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 
 from physml.base.errors import RecordError
 from physml.records.curves import curve_of, read_curve
@@ -61,9 +62,9 @@ def _common(labels: Sequence[str]) -> str:
     """
     if len(labels) < 2:
         return ""
-    first, last = min(labels), max(labels)  # what these share, all share
-    shared = next((i for i, pair in enumerate(zip(first, last, strict=False)) if len(set(pair)) > 1), 0)
-    return first[: max(first.rfind(mark, 0, shared) for mark in "-/") + 1]
+    pairs = zip(*labels, strict=False)
+    shared = labels[0][: sum(1 for _ in takewhile(lambda letters: len(set(letters)) == 1, pairs))]
+    return shared[: max(shared.rfind(mark) for mark in "-/") + 1]
 
 
 def _curve(label: str, records: Sequence[Record], metric: str, mean: bool) -> Curve:

@@ -62,7 +62,10 @@ def _argument(value: Any, hint: Any, where: str) -> Any:
         raise ConfigError(f"{where} must not be a mapping; got {value!r}.")
     if hint in WORDS:
         return coerce(value, hint, where)
-    return np.array(value, float) if isinstance(value, list) else value
+    try:
+        return np.array(value, float) if isinstance(value, list) else value
+    except ValueError as error:
+        raise ConfigError(f"{where} must be numbers in a list; got {value!r}.") from error
 
 
 def _checked(name: str, result: Any) -> Arrays:

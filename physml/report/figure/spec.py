@@ -15,6 +15,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
+from physml.base.check import count
 from physml.base.errors import ConfigError, suggest
 from physml.base.paths import CONF
 from physml.config import conf_files
@@ -23,6 +24,7 @@ from physml.report.table import spec as table_spec
 from physml.report.table.spec import (
     Run,
     TableSpec,
+    check_numbers,
     find_file,
     find_table,
     load_table,
@@ -162,11 +164,16 @@ class FigureSpec:
             raise ConfigError(f"kind {self.kind} needs a function.")
         if self.kind not in (*WITHOUT_RUNS, "ranks") and not self.seeds:
             raise ConfigError("seeds must name at least one run; got none.")
-        if self.columns is not None and self.columns < 1:
-            raise ConfigError(f"columns must be positive; got {self.columns}.")
+        check_numbers("splits", self.splits)
+        check_numbers("seeds", self.seeds or (0,))
+        count("bins", self.bins)
+        if self.columns is not None:
+            count("columns", self.columns)
         for limits in (self.y_limits, *(panel.y_limits for panel in self.panels)):
             if limits and (len(limits) != 2 or not limits[0] < limits[1]):
                 raise ConfigError(f"y_limits must be a number and a greater one; got {list(limits)}.")
+            if limits and self.y_scale == "log" and limits[0] <= 0:
+                raise ConfigError(f"y_limits must be positive on a logarithmic axis; got {list(limits)}.")
         for panel in self.panels:
             self._check_panel(panel)
 
@@ -181,6 +188,7 @@ class FigureSpec:
         for series in panel.series:
             of_runs = self.kind not in (*WITHOUT_RUNS, "points")
             where = f"panel {panel.title}, series {series.label}: "
+            check_numbers(f"{where}seeds", series.seeds or (0,))
             self._has("an experiment", "experiment", series.experiment is not None, of_runs, where)
             self._has("points", "points", bool(series.points), self.kind == "points", where)
             of_array = self.kind in ("histogram", "arrays")
@@ -237,7 +245,8 @@ class FigureSpec:
             raise ConfigError(f"{self.id}: table {self.table} names no columns to rank its rows over.")
         for key in (key for keys in self.families.values() for key in keys):
             if key not in shown_table.ranks:
-                raise ConfigError(f"{self.id}: families: {suggest(key, shown_table.ranks)}")
+                hint = suggest(key, shown_table.ranks)
+                raise ConfigError(f"{self.id}: families: {self.table} ranks no column {key}. {hint}")
         return only_ranked(shown_table.with_seeds(self.seeds) if self.seeds else shown_table)
 
     def with_seeds(self, seeds: tuple[int, ...]) -> "FigureSpec":

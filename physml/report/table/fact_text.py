@@ -109,7 +109,8 @@ def fact_lines(table: Table) -> list[str]:
         lines.append(f"Settings not published, searched or chosen here: {', '.join(searched)}")
     lines += [f"Short budget: {short}" for short in facts.shorts]
     lines += [f"Data of {note}" for note in facts.notes]
-    lines += [f"Data {UNPROVEN[how]}: {', '.join(names)}" for how, names in facts.unproven.items()]
+    for how, names in facts.unproven.items():
+        lines.append(f"Data {UNPROVEN.get(how, f'verified in another way ({how})')}: {', '.join(names)}")
     return lines
 
 

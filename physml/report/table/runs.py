@@ -1,6 +1,5 @@
 """The finished and unfinished records of one experiment, and whether they may be held against a paper."""
 
-import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from physml.report.table.spec import Cell, Column, Run
 
 LAST_PART = 0.9  # of the steps of a run
 GRAVE = ("failed", "blocked")  # what can be mended is said before that a run has diverged
+LARGEST = 1e70  # of a score: intervals take its fourth power
 SLACK = 1e-9  # relative: a score of 0.29 in % is 28.999999999999996
 # Trivial references that look at no input: what a network scores that has learned nothing but frequencies.
 CONSTANTS = frozenset({
@@ -97,8 +97,8 @@ class Runs:
         if part == "test":
             for at, record in self.finished.items():
                 for reference, scores in (record.get("references") or {}).items():
-                    if (value := scores.get(name)) is not None:
-                        by_reference.setdefault(reference, {})[at] = value * column.scale
+                    if (value := in_unit(scores.get(name), column)) is not None:
+                        by_reference.setdefault(reference, {})[at] = value
         return by_reference
 
     def gains(self, column: Column, spread: Spread) -> dict[str, Gain]:
@@ -178,8 +178,12 @@ class Runs:
 def number(record: Record, column: Column) -> float | None:
     part, _, name = column.metric.partition("/")
     best = (record.get("metrics") or {}).get("best") or {}
-    value = (best.get(part) or {}).get(name)
-    return None if value is None or not math.isfinite(value) else value * column.scale
+    return in_unit((best.get(part) or {}).get(name), column)
+
+
+def in_unit(score: float | None, column: Column) -> float | None:
+    """A score in the column's unit; None where it is not finite, or too large for a mean with its spread."""
+    return None if score is None or not abs(score) < LARGEST else score * column.scale
 
 
 def solved(values: Values, column: Column) -> int | None:

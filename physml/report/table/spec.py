@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
-from physml.base.check import non_negative
+from physml.base.check import non_negative, positive
 from physml.base.errors import ConfigError, suggest
 from physml.base.paths import CONF
 from physml.config import conf_files
@@ -56,8 +56,9 @@ class Column:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"(test|valid)/\w+", self.metric):
             raise ConfigError(f"metric must look like test/rmse; got {self.metric!r}.")
-        if not self.scale > 0:
-            raise ConfigError(f"scale must be positive; got {self.scale}.")
+        positive("scale", self.scale)
+        if self.decimals is not None:
+            non_negative("decimals", self.decimals)
         name, known = self.metric.partition("/")[2], self.known_direction
         if known not in (None, self.better):
             raise ConfigError(f"column {self.key}: {known} {name} is better; got better: {self.better}.")
@@ -150,8 +151,8 @@ class Amount:
     def __post_init__(self) -> None:
         if (self.times is None) == (self.points is None):
             raise ConfigError("an amount of a claim needs one of times and points.")
-        if self.times is not None and not self.times > 0:
-            raise ConfigError(f"times must be positive; got {self.times}.")
+        if self.times is not None:
+            positive("times", self.times)
 
 
 @dataclass(frozen=True)
@@ -198,6 +199,12 @@ class Finding:
     outcomes: str = ""  # for which it was written, `1 reproduced, 5 not run`; the best rows of an own table
 
 
+def check_numbers(what: str, numbers: Sequence[int]) -> None:
+    """ConfigError unless seeds or splits are different numbers from 0 on, at least one."""
+    if not numbers or len(set(numbers)) < len(numbers) or min(numbers) < 0:
+        raise ConfigError(f"{what} must be different whole numbers from 0 on; got {list(numbers)}.")
+
+
 def check_rows(columns: Sequence[str], rows: Sequence[Any]) -> None:
     """ConfigError for a table without columns or rows, one that is there twice, and cells of no column."""
     for what, names in (("column", columns), ("row", [row.label for row in rows])):
@@ -238,8 +245,7 @@ class TableSpec:
         check_rows(keys, self.rows)
         own = [(f"row {row.label}: seeds", row.seeds) for row in self.rows if row.seeds]
         for what, numbers in (("seeds", self.seeds), ("splits", self.splits), *own):
-            if not numbers or len(set(numbers)) < len(numbers) or min(numbers) < 0:
-                raise ConfigError(f"{what} must be different whole numbers from 0 on; got {list(numbers)}.")
+            check_numbers(what, numbers)
         if self.paired and (own or len(self.seeds) != len(self.splits)):
             raise ConfigError(
                 "paired wants as many seeds as splits, and no seeds of rows; "
