@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from physml.listing.inventory import Entry
 from physml.records.searches import recorded, results_path, state_text
 from physml.report.table.collect import Placed, table_state
 from physml.report.table.spec import Claim
-from physml.report.text.document import NONE
+from physml.report.text.document import NONE, grouped
 from physml.report.view.finding import NOTHING, finding_text
 from physml.site import prose
 from physml.site.content import DOCS, Content, docs_page, paper_of, paper_page, paper_title
@@ -192,18 +193,15 @@ def _docstring(entry: Entry) -> str:
 
 
 def _cells_by(kind: str, content: Content) -> dict[str, list[dict[str, Any]]]:
-    by_name: dict[str, list[dict[str, Any]]] = {}
-    for results in content.tables.values():
-        for column in results.spec.columns:
-            view = ColumnView(results, column)
-            for placed in view.placed:
-                name = content.choices.get(placed.cell.experiment or "", {}).get(kind)
-                if name and (placed.result.summary or placed.result.published):
-                    row = view.row(placed)
-                    title = f"{results.spec.id}: {placed.row.label}, {column.title}"
-                    more = {"name": title, "parameters": placed.result.params_ours}
-                    by_name.setdefault(name, []).append(row | more)
-    return by_name
+    columns = [(results, c) for results in content.tables.values() for c in results.spec.columns]
+    views = [(view, placed) for view in starmap(ColumnView, columns) for placed in view.placed]
+    cells: list[tuple[str, dict[str, Any]]] = []
+    for view, placed in views:
+        name = content.choices.get(placed.cell.experiment or "", {}).get(kind)
+        if name and (placed.result.summary or placed.result.published):
+            title = f"{view.results.spec.id}: {placed.row.label}, {view.column.title}"
+            cells.append((name, view.row(placed) | {"name": title, "parameters": placed.result.params_ours}))
+    return grouped(cells)
 
 
 def _files(dataset: Upstream) -> list[tuple[str, str, str]]:

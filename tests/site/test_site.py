@@ -17,7 +17,7 @@ from physml.listing import inventory
 from physml.records import record
 from physml.report import outcome
 from physml.report.table import spec as table_spec
-from physml.report.table.spec import find_table, load_table
+from physml.report.table.spec import find_table, kind_of, load_table
 from physml.report.view.finding import finding_text
 from physml.site import build, catalogue, content
 from physml.site.content import results_of, slug
@@ -31,7 +31,9 @@ TABLES = ["cornn-6", "lem-4", "lem-8", "own-rates", "unicornn-6"]
 def few():
     with pytest.MonkeyPatch.context() as patch:
         figures = [figure for figure in inventory.figures() if figure.name in ("lem-fig-4", "lem-fig-2")]
-        patch.setattr(content, "table_ids", lambda: TABLES)
+        patch.setattr(
+            content, "table_ids", lambda kind: [name for name in TABLES if kind_of(find_table(name)) == kind]
+        )
         patch.setattr(inventory, "figures", lambda: figures)
         yield content.gather()
 

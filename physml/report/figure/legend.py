@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from physml.report.figure.collect import Curve, Figure
 from physml.report.figure.style import Counted, apart, counted, span
 from physml.report.outcome import State
+from physml.report.text.document import grouped
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -93,10 +94,7 @@ def published(state: State) -> str:
 
 def absent(curves: Iterable[Curve]) -> list[str]:
     """One text for each state of curves that have nothing to draw: `not run: A, B`."""
-    states: dict[str, list[str]] = {}
-    for curve in curves:
-        if not curve.drawn:
-            states.setdefault(published(curve.state), []).append(curve.label)
+    states = grouped((published(curve.state), curve.label) for curve in curves if not curve.drawn)
     return [f"{state}: {_listed(labels)}" for state, labels in states.items()]
 
 

@@ -122,21 +122,14 @@ def _outcome(low: float, high: float) -> Outcome:
 
 def _readings(ours: Summary, published: Published) -> Iterator[tuple[str, Offsets]]:
     """Each reading of a printed number, with the ends of delta's interval at a level, less the estimate."""
-    n, sd = ours.n, ours.sd or 0.0
-    if published.statistic != "best":
-        if published.sd is not None:
-            k = published.independent or published.n or FEWEST_WITH_SD
-            known = f"mean of {k}" if published.n else f"mean of at least {k}"
-            yield (
-                known,
-                functools.partial(
-                    _welch, sd / math.sqrt(n), n - 1, (published.sample_sd or 0.0) / math.sqrt(k), k - 1
-                ),
-            )
-        else:
-            k = published.independent or published.n or 1
-            known = f"mean of {k}, spread as ours" if published.n else "mean of any number, spread as ours"
-            yield known, functools.partial(_equal_spread, sd, n, k)
+    n, sd, theirs = ours.n, ours.sd or 0.0, published.sample_sd
+    k = published.independent or published.n or (1 if theirs is None else FEWEST_WITH_SD)
+    if published.statistic != "best" and theirs is not None:
+        known = f"mean of {k}" if published.n else f"mean of at least {k}"
+        yield known, functools.partial(_welch, sd / math.sqrt(n), n - 1, theirs / math.sqrt(k), k - 1)
+    elif published.statistic != "best":
+        known = f"mean of {k}, spread as ours" if published.n else "mean of any number, spread as ours"
+        yield known, functools.partial(_equal_spread, sd, n, k)
     if published.statistic == "best" or (published.statistic != "mean" and published.sd is None):
         for k in (published.n,) if published.n else BEST_OF:
             yield f"best of {k}, spread as ours", functools.partial(_best_of, sd, n, k)
