@@ -22,6 +22,7 @@ from physml.report.view.finding import finding_text
 from physml.site import build, catalogue, content
 from physml.site.content import results_of, slug
 from physml.site.data import lines
+from physml.site.render import Renderer
 from physml.site.table_pages import Pictures, cell_context
 
 TABLES = ["cornn-6", "lem-4", "lem-8", "own-rates", "unicornn-6"]
@@ -220,6 +221,15 @@ def test_other_files_and_an_old_site_stay_if_a_build_fails(tmp_path, site, front
         build.build(site)
     assert (site / "index.html").read_text() == front
     assert [path.name for path in site.parent.iterdir()] == ["site"]
+
+
+def test_searches_of_the_checkout_have_pages_beside_results_elsewhere(tmp_path, few, monkeypatch) -> None:
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
+    pages = dict(catalogue._searches(few, Renderer()))
+    files = [page for name, page in pages.items() if name.endswith(".json")]
+    assert files and all(path.is_file() for path in files)
+    cells = [catalogue.about_experiment(few, placed) for _, placed in few.cells()]
+    assert any(about["search"] for about in cells)
 
 
 def test_one_table_stands_alone_and_foreign_text_is_escaped():

@@ -32,6 +32,7 @@ MOST_ROUNDING = 0.01
 ALPHA = 0.05
 SAME = ("status", "metrics", "selected", "n_steps", "n_epochs", "n_parameters")
 FIELDS = ("hashed", "n_parameters", "code", "packages", "machine", "backend")
+ROUNDED_BY = ("machine.", "packages.", "backend", "code.")
 SUBSTANCE = ("hashed", "n_parameters", "data.version", "data.kind", "data.sizes", "data.files")
 
 
@@ -76,7 +77,7 @@ def verdict(old: Record, new: Record, seeds: Sequence[Record] = ()) -> RerunVerd
         reason = f" ({new['reason']})" if new.get("reason") else ""
         text = f"different: the run {_ended(new)}{reason}; the recorded one {_ended(old)}."
         return RerunVerdict("different", f"{text}{between or _unexplained(old)}")
-    other_rounding = bool(_rounding_sources(old, new))
+    other_rounding = _other_rounding(old, new)
     shifts = _shifts(old, new, ())
     start = None
     if max((shift.share for shift in shifts), default=0.0) > 1 and other_rounding:
@@ -85,7 +86,7 @@ def verdict(old: Record, new: Record, seeds: Sequence[Record] = ()) -> RerunVerd
     explanation = _explained(worst, old, new, seeds) + _start_text(start) + (between or _unexplained(old))
     apart = start is not None and start[1] > MOST_ROUNDING
     other_names = _numbers(old).keys() != _numbers(new).keys()
-    if _substance(old, new) or other_names or apart or (worst and worst.share > 1):
+    if _other_substance(old, new) or other_names or apart or (worst and worst.share > 1):
         return RerunVerdict("different", f"different: {explanation}")
     what = "what another processor, backend or thread count explains" if other_rounding else "rounding"
     return RerunVerdict("within", f"not equal to the bit, but within {what}: {explanation}")
@@ -162,34 +163,28 @@ def _flat(record: Record) -> dict[str, Any]:
     return {key: record.get(key) for key in FIELDS} | {"data": kept}
 
 
-Difference = tuple[str, Any, Any]
-
-
-def _differences(old: Record, new: Record) -> list[Difference]:
+def _differences(old: Record, new: Record) -> list[tuple[str, Any, Any]]:
     return differences(_flat(old), _flat(new))
 
 
-def _substance(old: Record, new: Record) -> list[Difference]:
-    """Differences that make it another setting or other data."""
-    substance = []
-    for name, before, after in _differences(old, new):
-        wrong = str(after).startswith("differs") != str(before).startswith("differs")
-        if name.startswith(SUBSTANCE) or (name == "data.fingerprint" and wrong):
-            substance.append((name, before, after))
-    return substance
+def _other_substance(old: Record, new: Record) -> bool:
+    """True where the setting or the data are others."""
 
+    def wrong(fingerprint: Any) -> bool:
+        return str(fingerprint).startswith("differs")
 
-def _rounding_sources(old: Record, new: Record) -> list[Difference]:
-    """Possible causes of rounding: machine, packages, backend; a GPU also by itself, and other code."""
-    sources = [
-        (name, before, after)
+    return any(
+        name.startswith(SUBSTANCE) or (name == "data.fingerprint" and wrong(before) != wrong(after))
         for name, before, after in _differences(old, new)
-        if name.startswith(("machine.", "packages.", "backend", "code."))
-    ]
+    )
+
+
+def _other_rounding(old: Record, new: Record) -> bool:
+    """True where numbers may be rounded otherwise: by machine, packages, backend or code; a GPU by itself."""
     machine: Mapping[str, Any] = new.get("machine") or {}
     if machine.get("device", "cpu") != "cpu" and not machine.get("deterministic"):
-        sources.append(("machine.deterministic", False, False))
-    return sources
+        return True
+    return any(name.startswith(ROUNDED_BY) for name, *_ in _differences(old, new))
 
 
 def _between(old: Record, new: Record) -> str:

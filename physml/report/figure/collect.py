@@ -84,19 +84,17 @@ def collect(
         }
         ranking = ranked(table, by_experiment)
         return Figure(spec, (), ranking, _gaps(spec, ranking))
-    panels = []
-    for panel in spec.panels:
-        curves = []
-        for series in panel.series:
-            if spec.kind in WITHOUT_RUNS:
-                curves.append(_simulated(spec, panel, series))
-                continue
-            parts = []
-            for of, metric in spec.scores_of(series):
-                runs = Runs.find(of, identities.get(of), records, spec.places_of(series))
-                parts.append(_measured(spec, series, metric, runs, running, blocked.get(of)))
-            curves.append(_joined(spec, series, parts) if spec.kind == "points" else parts[0])
-        panels.append((panel, tuple(curves)))
+
+    def curve_of(panel: Panel, series: Series) -> Curve:
+        if spec.kind in WITHOUT_RUNS:
+            return _simulated(spec, panel, series)
+        parts = []
+        for of, metric in spec.scores_of(series):
+            runs = Runs.find(of, identities.get(of), records, spec.places_of(series))
+            parts.append(_measured(spec, series, metric, runs, running, blocked.get(of)))
+        return _joined(spec, series, parts) if spec.kind == "points" else parts[0]
+
+    panels = ((panel, tuple(curve_of(panel, series) for series in panel.series)) for panel in spec.panels)
     return Figure(spec, tuple(panels))
 
 
@@ -157,10 +155,7 @@ def _measured(
             return dataclasses.replace(curve, values=read_scores(records, metric))
         if spec.kind == "arrays":
             return mean_curve(curve, [_pair(record, series.over, series.array) for record in records])
-        paths = [read_curve(record, metric) for record in records]
-        if shorts or len({steps[-1] for steps, _ in paths}) > 1:
-            return dataclasses.replace(curve, each=tuple(paths))
-        return mean_curve(curve, paths)
+        return of_runs(curve, records, metric, mean=not shorts)
     except RecordError as error:
         return dataclasses.replace(curve, state=State("failed", str(error)))
 
@@ -181,14 +176,8 @@ def _joined(spec: FigureSpec, series: Series, parts: list[Curve]) -> Curve:
     state = next((s for s in states if s.word in ("failed", "diverged", "running")), states[0])
     if 0 < done < n_wanted and state.word in ("missing", "stale", "partial", "not comparable"):
         state = State("partial", done=done, wanted=n_wanted)
-    curve = Curve(
-        series.label,
-        state,
-        done=done,
-        wanted=n_wanted,
-        shorts=tuple(sorted({short for part in parts for short in part.shorts})),
-        line=series.line,
-    )
+    shorts = tuple(sorted({short for part in parts for short in part.shorts}))
+    curve = Curve(series.label, state, done, n_wanted, shorts=shorts, line=series.line)
     present: list[tuple[float, np.ndarray]] = []
     gaps: list[int] = []
     for i, (point, part) in enumerate(zip(series.points, parts, strict=True)):
@@ -203,6 +192,14 @@ def _joined(spec: FigureSpec, series: Series, parts: list[Curve]) -> Curve:
     x, counts = np.array([x for x, _ in present]), tuple(len(values) for _, values in present)
     drawn = {"x": x, "y": mean, "low": mean - sd, "high": mean + sd}
     return dataclasses.replace(curve, **drawn, counts=counts, gaps=tuple(gaps))
+
+
+def of_runs(curve: Curve, records: Iterable[Record], metric: str, *, mean: bool) -> Curve:
+    """The mean of a metric over runs that end at the same step, else every run. Errors: RecordError."""
+    paths = [read_curve(record, metric) for record in records]
+    if mean and len({steps[-1] for steps, _ in paths}) == 1:
+        return mean_curve(curve, paths)
+    return dataclasses.replace(curve, each=tuple(paths))
 
 
 def mean_curve(curve: Curve, paths: list[tuple[np.ndarray, np.ndarray]]) -> Curve:

@@ -120,6 +120,11 @@ class Table:
         """The cells with a printed number."""
         return [cell for cell in self.cells if cell.published is not None]
 
+    @property
+    def mean_ranks(self) -> dict[str, float]:
+        """Row -> mean rank, the best first; empty without a ranking."""
+        return self.ranking.ranks.mean if self.ranking and self.ranking.ranks else {}
+
     def column(self, key: str) -> list[CellResult]:
         return [cell for cell in self.cells if cell.column == key]
 
@@ -206,14 +211,11 @@ def _cell(
     blocked: Mapping[str, str],
 ) -> CellResult:
     cell = spec.cell(row, column)
-    known = CellResult(
-        row=row.label,
-        column=column.key,
-        published=cell.published,
-        state=_never_run(cell.published),
-        params_paper=cell.params,
-        extra=row.extra,
-    )
+    never = State("no printed number, not run") if cell.published is None else State("not run here")
+    if cell.published and cell.published.quoted:
+        never = State("quoted", cell.published.quoted)
+    about: dict[str, Any] = {"published": cell.published, "params_paper": cell.params, "extra": row.extra}
+    known = CellResult(row.label, column.key, state=never, **about)
     if not cell.experiment:
         return known
     runs = of[cell.experiment]
@@ -247,12 +249,6 @@ def _cell(
     )
     state = _state(column, cell, runs, known, spec.spread, running, blocked.get(cell.experiment))
     return dataclasses.replace(known, state=state)
-
-
-def _never_run(published: Published | None) -> State:
-    if published is None:
-        return State("no printed number, not run")
-    return State("quoted", published.quoted) if published.quoted else State("not run here")
 
 
 def _state(
@@ -369,9 +365,8 @@ def outcomes(table: Table) -> Counter[str]:
 def table_state(table: Table) -> str:
     """One line for a list of tables: how many runs are there, and the outcomes."""
     requested = len(table.spec.runs)
-    per: dict[str, int] = {}
+    done: Counter[str] = Counter()
     for placed in table.placed:
-        if experiment := placed.cell.experiment:
-            per[experiment] = max(per.get(experiment, 0), placed.result.done)
+        done |= Counter({placed.cell.experiment or "": placed.result.done})
     counts = ", ".join(f"{count} {word}" for word, count in outcomes(table).items())
-    return f"{sum(per.values())}/{requested} runs" + (f"; {counts}" if counts else "")
+    return f"{done.total()}/{requested} runs" + (f"; {counts}" if counts else "")

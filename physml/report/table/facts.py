@@ -1,6 +1,7 @@
 """Provenance of a table's numbers: code, machine, data, rules."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,40 +61,36 @@ def facts_of(records: Sequence[Record]) -> Facts:
         dates=tuple(dict.fromkeys(days[:1] + days[-1:])),
         shorts=each("short"),
         provenance=dict(sorted(provenance.items())),
-        notes=_notes(records),
+        notes=tuple(
+            sorted({f"{r['experiment']}: {note}" for r in records for note in _data(r).get("notes", ())})
+        ),
         unproven=_unproven(records),
     )
 
 
 def _hours(records: Sequence[Record]) -> dict[str, float]:
-    hours: dict[str, float] = {}
+    hours: defaultdict[str, float] = defaultdict(float)
     for record in records:
         if spent := core_hours(record):
             device = str((record.get("machine") or {}).get("device"))
             kind = "core-hours" if device == "cpu" else "GPU-hours"
             unit = f"hours on {device.replace(MOVED, ', then ')}" if MOVED in device else kind
-            hours[unit] = hours.get(unit, 0.0) + spent
+            hours[unit] += spent
     return dict(sorted(hours.items(), key=lambda item: item[0] != "core-hours"))
 
 
-def _notes(records: Sequence[Record]) -> tuple[str, ...]:
-    notes = {
-        f"{record['experiment']}: {note}"
-        for record in records
-        for note in (record.get("data") or {}).get("notes", ())
-    }
-    return tuple(sorted(notes))
+def _data(record: Record) -> Mapping[str, Any]:
+    return record.get("data") or {}
 
 
 def _unproven(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
     """Data files whose bytes were not compared with a published checksum, by what was done instead."""
     unproven: dict[str, set[str]] = {}
     for record in records:
-        data = record.get("data") or {}
-        for file in data.get("files", ()):
+        for file in _data(record).get("files", ()):
             how = file.get("verified")
-            if how == "first seen" and proof.doubt({**data, "files": [file]}) is None:
-                continue  # its checksum was found later
-            if how not in (None, "bytes", "fixture"):
+            # The checksum of a file that was first seen may have been found later.
+            found_later = how == "first seen" and not proof.doubt({**_data(record), "files": [file]})
+            if how not in (None, "bytes", "fixture") and not found_later:
                 unproven.setdefault(how, set()).add(file["name"])
     return {how: tuple(sorted(names)) for how, names in sorted(unproven.items())}

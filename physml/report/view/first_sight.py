@@ -127,8 +127,7 @@ class View:
 
     @property
     def ranks(self) -> dict[str, float]:
-        ranking = self.table.ranking
-        return ranking.ranks.mean if ranking and ranking.ranks and not self.short else {}
+        return {} if self.short else self.table.mean_ranks
 
     @cached_property
     def usual(self) -> int:
