@@ -6,9 +6,11 @@ import html
 import io
 import json
 import re
+from pathlib import Path
 
 import pytest
 from each import each
+from refusals import refuses
 from site_links import check_links
 
 from physml.base.errors import ConfigError, InputError
@@ -204,6 +206,15 @@ def test_the_reference_of_the_library_is_in_the_menu(site, tmp_path, monkeypatch
     monkeypatch.setattr(build, "_all", first_screen)
     build.build(tmp_path / "site", api=True)
     assert 'href="reference/index.html">API<' in (tmp_path / "site" / "index.html").read_text()
+
+
+@pytest.mark.parametrize("out", [".", ".."])
+def test_the_working_folder_is_not_replaced(out, tmp_path, monkeypatch) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / build.MARK).touch()
+    monkeypatch.chdir(tmp_path / "a")
+    monkeypatch.setattr(build, "gather", lambda: pytest.fail("nothing is built"))
+    refuses(InputError, "is the working folder, or holds it", build.build, Path(out))
 
 
 def test_other_files_and_an_old_site_stay_if_a_build_fails(tmp_path, site, front, monkeypatch) -> None:

@@ -15,7 +15,7 @@ from itertools import product
 from types import MappingProxyType
 from typing import Any
 
-from physml.base.errors import suggest
+from physml.base.errors import ConfigError, suggest
 from physml.records.costs import REFERENCE_GFLOPS, Rest, core_hours, of_record, rest, seconds
 from physml.records.schema import Record, scores_of
 from physml.records.searches import SearchSpread
@@ -156,13 +156,16 @@ def collect(
         identities: experiment -> the identity that its runs must have now, None if it can't be composed.
         records: Records of any experiments; one counts if identity, split and seed are the wanted ones.
         running: The runs (experiment, split, seed) that a process works on.
-        yours: Records shown on lines of their own.
+        yours: Records shown on lines of their own. ConfigError for one of an experiment of no row.
         blocked: experiment -> the reason why it can't be run here (missing data, missing extra).
         hours: identity -> core-hours of a run, where no record has them.
         ranks: False leaves out the ranking of the rows, which takes longer than all the rest.
     """
     records = list(records)
     of = {e: Runs.find(e, identities.get(e), records, spec.places_of(e)) for e in experiments_of(spec)}
+    for record in yours:
+        if not any(runs.owns(record) for runs in of.values()):
+            raise ConfigError(f"{spec.id} has no row for a run of {record['experiment']} to stand beside.")
     places = product(spec.rows, spec.columns)
     cells = tuple(_cell(spec, row, column, of, running, yours, blocked) for row, column in places)
     counted = [r for runs in of.values() for r in runs.finished.values()]

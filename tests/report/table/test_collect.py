@@ -295,6 +295,8 @@ def test_which_runs_count() -> None:
     assert cell.summary.n == 3  # without those of the reader
     assert [(y.seed, str(y.state)) for y in cell.yours] == [(41, "outside the mean"), (42, "other settings")]
     assert cell.yours[0].value == pytest.approx(0.4949)
+    stray = [record("t/elsewhere", 41, 0.0049, identity="eeeeeeee")]
+    refuses(ConfigError, "nobody-1 has no row for a run of t/elsewhere", collect, spec(), {}, [], yours=stray)
     two = collected(RUNS["agrees"], seeds=[0, 1])
     assert str(two.cells[0].state) == "n = 2, no verdict"
 
