@@ -127,9 +127,9 @@ def _runs(experiment: str, identity: str | None, records: Iterable[Record]) -> R
 
 def _task(runs: Runs) -> str | None:
     """The task of the runs with what tells its graphs and lengths apart; how edges are read is a choice."""
-    for finished in runs.finished.values():
-        task: dict[str, Any] = dict((finished.get("config") or {}).get("task") or {})
-        choice = (finished.get("choices") or {}).get("task")
-        arguments = ", ".join(f"{key}={task[key]}" for key in sorted(task) if key in TELLING)
-        return f"{choice or task.get('_target_')}" + (f" ({arguments})" if arguments else "")
-    return None
+    if not runs.finished:
+        return None
+    task: dict[str, Any] = runs.first["config"].get("task") or {}
+    choice = (runs.first.get("choices") or {}).get("task")
+    arguments = ", ".join(f"{key}={task[key]}" for key in sorted(task) if key in TELLING)
+    return f"{choice or task.get('_target_')}" + (f" ({arguments})" if arguments else "")

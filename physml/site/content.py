@@ -21,13 +21,7 @@ from physml.report.table import settings_text
 from physml.report.table.collect import Placed, Table, recorded
 from physml.report.table.runs import Runs
 from physml.report.table.settings import collect_settings, load_settings
-from physml.report.table.spec import (
-    TableSpec,
-    experiments_of,
-    find_table,
-    load_table,
-    table_ids,
-)
+from physml.report.table.spec import TableSpec, experiments_of, find_table, load_table, table_ids
 from physml.report.text.document import Document, grouped
 from physml.report.view import text as table_text
 from physml.run.progress import tracked

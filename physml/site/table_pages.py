@@ -125,7 +125,7 @@ def cell_context(results: Results, placed: Placed, pictures: "Pictures") -> dict
         near = plots.interval_axis([(result.published, result.summary)], known)
         axis = plots.Axis.over([*known, near.low, near.high])
         label, heading = f"{len(known)} runs, {row['ours']}", placed.column.heading
-        dots = plots.dots(axis, known, result.published, result.summary, label, heading)
+        dots = plots.dots(axis, known, result, label, heading)
     return {
         "spec": results.spec,
         "view": view,

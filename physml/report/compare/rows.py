@@ -73,11 +73,7 @@ class RowComparison:
 
 
 def compare_values(
-    column: Column,
-    first: Values,
-    second: Values,
-    spread: Spread = "runs",
-    test_to_train: float | None = None,
+    column: Column, first: Values, second: Values, spread: Spread = "runs", test_to_train: float | None = None
 ) -> RowComparison:
     """Two rows in one column, not yet corrected for other columns. Arguments as of `claims.gain`."""
     by_run = differences(first, second, column.better)
@@ -296,6 +292,5 @@ def _direction(metric: str, of: Iterable[Runs]) -> Better | None:
 
 
 def _protocol(runs: Runs, metric: str) -> Protocol:
-    record = next(iter(runs.finished.values()))
-    name = metric.partition("/")[2]
-    return cast(Protocol, (record.get("scoring") or {}).get(name, record.get("protocol")))
+    scoring = runs.first.get("scoring") or {}
+    return cast(Protocol, scoring.get(metric.partition("/")[2], runs.first.get("protocol")))

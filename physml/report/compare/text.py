@@ -10,7 +10,7 @@ from physml.report.compare.rows import MOST, POWER, RowComparison, Side, compare
 from physml.report.stats.budgets import differences
 from physml.report.stats.claims import ALPHA, p_text
 from physml.report.stats.summary import N_FOR_VERDICT, Spread
-from physml.report.table.numbers import gain_text
+from physml.report.table.numbers import gain_text, signed
 from physml.report.table.spec import Cell, Column
 from physml.report.text.document import NONE, Document, Grid, Lines, blocks
 
@@ -81,13 +81,8 @@ def _settings(sides: Mapping[str, tuple[Side, Side]]) -> Iterator[str]:
 
 def _unlike(columns: Sequence[Column], sides: Mapping[str, tuple[Side, Side]]) -> Iterator[str]:
     """How the rows were trained, where it differs: then it may be what is compared."""
-    differing: list[dict[str, str]] = []
-    for column in columns:
-        configs = [
-            r.get("config") or {} for side in sides[column.key] for r in list(side.runs.finished.values())[:1]
-        ]
-        if len(configs) == 2:
-            differing.append(differences(configs[0], configs[1:]))
+    pairs = [[side.runs.first.get("config") for side in sides[column.key]] for column in columns]
+    differing = [differences(first, [second]) for first, second in pairs if first and second]
     first = differing[0].values() if differing else ()
     everywhere = [text for text in first if all(text in of.values() for of in differing)]
     if everywhere:
@@ -225,7 +220,7 @@ def _line(result: RowComparison) -> tuple[str, ...]:
         _counted(gap.n, result),
         f"{result.first:.{places}f}",
         f"{result.second:.{places}f}",
-        gain_text(gap.mean, None, None, places),
+        signed(gap.mean, f".{places}f"),
         _interval(gap.low, gap.high, places),
         NONE if gap.new_low is None else f"{_interval(gap.new_low, gap.new_high, places)} (new)",
         NONE if result.d_z is None else f"d_z = {result.d_z:.2f}",
@@ -247,19 +242,13 @@ def _runs(result: RowComparison) -> Grid:
         counts = [sum(v > 0 for v in values), sum(v == 0 for v in values), sum(v < 0 for v in values)]
         points = (values[0], *statistics.quantiles(values, n=4), values[-1])
         heads = ("runs", "A better", "equal", "B better", "least", "quartile", "median", "quartile", "most")
-        line = (str(len(values)), *map(str, counts), *(gain_text(v, None, None, places) for v in points))
+        line = (str(len(values)), *map(str, counts), *(signed(v, f".{places}f") for v in points))
         return Grid(heads, (line,), heading)
-    lines = tuple(
-        (
-            str(pair.split),
-            str(pair.seed),
-            f"{pair.first:.{places}f}",
-            f"{pair.second:.{places}f}",
-            gain_text(pair.difference, None, None, places),
-        )
-        for pair in result.pairs
-    )
-    return Grid(("split", "seed", "A", "B", "difference"), lines, heading)
+    lines = []
+    for pair in result.pairs:
+        numbers = (f"{pair.first:.{places}f}", f"{pair.second:.{places}f}")
+        lines.append((str(pair.split), str(pair.seed), *numbers, signed(pair.difference, f".{places}f")))
+    return Grid(("split", "seed", "A", "B", "difference"), tuple(lines), heading)
 
 
 def _rule(rows: Rows) -> Iterator[str]:

@@ -124,12 +124,7 @@ def _simulated(spec: FigureSpec, panel: Panel, series: Series) -> Curve:
 
 
 def _measured(
-    spec: FigureSpec,
-    series: Series,
-    metric: str,
-    runs: Runs,
-    running: Collection[Run],
-    blocked: str | None,
+    spec: FigureSpec, series: Series, metric: str, runs: Runs, running: Collection[Run], blocked: str | None
 ) -> Curve:
     done, n_wanted = len(runs.finished), len(runs.places)
     records = list(runs.finished.values())

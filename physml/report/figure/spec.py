@@ -31,6 +31,7 @@ from physml.report.table.spec import (
     natural,
     only_ranked,
 )
+from physml.report.text.document import grouped
 
 Kind = Literal[
     "curves", "points", "histogram", "arrays", "ranks", "trajectories", "simulation", "measurement"
@@ -153,11 +154,7 @@ class FigureSpec:
         if (self.kind == "ranks") != (self.table is not None):
             raise ConfigError("a table belongs to kind ranks, and to no other kind.")
         self._has("panels", "panels", bool(self.panels), self.kind != "ranks")
-        each = all(
-            series.metric or (series.points and all(point.metric for point in series.points))
-            for panel in self.panels
-            for series in panel.series
-        )
+        each = all(s.metric or (s.points and all(p.metric for p in s.points)) for s in self.series)
         if self.kind in ("curves", "points") and self.metric is None and not each:
             raise ConfigError(f"kind {self.kind} needs a metric.")
         if self.kind in WITHOUT_RUNS and not (self.function or all(panel.function for panel in self.panels)):
@@ -201,17 +198,15 @@ class FigureSpec:
             raise ConfigError(f"{where}kind {self.kind} {rule}.")
 
     @property
+    def series(self) -> list[Series]:
+        return [series for panel in self.panels for series in panel.series]
+
+    @property
     def runs(self) -> list[Run]:
         """Every run that the figure wants, each once."""
         if self.table is not None:
             return self.ranked_table().runs
-        runs = [
-            (experiment, *place)
-            for panel in self.panels
-            for series in panel.series
-            for experiment in series.experiments
-            for place in self.places_of(series)
-        ]
+        runs = ((e, *place) for s in self.series for e in s.experiments for place in self.places_of(s))
         return list(dict.fromkeys(runs))
 
     def scores_of(self, series: Series) -> list[tuple[str, str]]:
@@ -224,12 +219,9 @@ class FigureSpec:
     @property
     def metrics(self) -> dict[str, dict[str, None]]:
         """Experiment -> the metrics of its evaluations that are drawn; which way is better plays no part."""
-        metrics: dict[str, dict[str, None]] = {}
-        for series in (series for panel in self.panels for series in panel.series):
-            for experiment, metric in self.scores_of(series):
-                if metric.startswith(("test/", "valid/")):
-                    metrics.setdefault(experiment, {})[metric] = None
-        return metrics
+        scores = (score for series in self.series for score in self.scores_of(series))
+        known = grouped((experiment, m) for experiment, m in scores if m.startswith(("test/", "valid/")))
+        return {experiment: dict.fromkeys(metrics) for experiment, metrics in known.items()}
 
     def seeds_of(self, series: Series) -> tuple[int, ...]:
         return series.seeds or self.seeds
@@ -297,4 +289,4 @@ def experiments_of(spec: FigureSpec) -> list[str]:
     """The experiments of a figure, each once, in the order of the panels, or of the rows of its table."""
     if spec.table is not None:
         return table_spec.experiments_of(spec.ranked_table())
-    return list(dict.fromkeys(e for panel in spec.panels for s in panel.series for e in s.experiments))
+    return list(dict.fromkeys(e for series in spec.series for e in series.experiments))

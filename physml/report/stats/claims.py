@@ -67,11 +67,7 @@ def p_text(p: float) -> str:
 
 
 def gain(
-    first: Values,
-    second: Values,
-    better: Better,
-    spread: Spread = "runs",
-    test_to_train: float | None = None,
+    first: Values, second: Values, better: Better, spread: Spread = "runs", test_to_train: float | None = None
 ) -> Gain:
     """The paired difference of two rows, positive where `first` is better.
 

@@ -243,7 +243,7 @@ def _cell(
         search=search,
         within=stats.within_splits(values) if spec.spread == "splits" and len(values) > 1 else None,
         over=min(gains.items(), key=lambda named: named[1].mean, default=None),
-        params_ours=some[0].get("n_parameters") if some else None,
+        params_ours=runs.first.get("n_parameters"),
         core_hours=sum(map(core_hours, some)) if costs else None,
         train_s=_median(map(seconds, some)),
         ms_per_step=_median(cost["ms_per_step"] for cost in costs),
@@ -340,18 +340,14 @@ def _unlike(spec: TableSpec, of: Mapping[str, Runs]) -> Iterator[str]:
     for row in spec.rows:
         texts: dict[str, list[str]] = {}
         for column in spec.columns if row.extra else ():
-            config = _config(of.get(spec.cell(row, column).experiment or ""))
-            cells = [spec.cell(other, column) for other in spec.rows if other is not row]
-            others = [theirs for cell in cells if (theirs := _config(of.get(cell.experiment or "")))]
-            if config and (text := differs_in(config, others)):
+            experiments = {other.label: spec.cell(other, column).experiment for other in spec.rows}
+            configs = {label: of[e].first.get("config") for label, e in experiments.items() if e}
+            own = configs.pop(row.label, None)
+            if own and (text := differs_in(own, [*filter(None, configs.values())])):
                 texts.setdefault(text, []).append(column.title)
         for text, titles in texts.items():
             where = f", {', '.join(titles)}" if len(texts) > 1 else ""
             yield f"{row.label}{where} differs in: {text}"
-
-
-def _config(runs: Runs | None) -> Mapping[str, Any] | None:
-    return next((record.get("config") for record in runs.finished.values()), None) if runs else None
 
 
 def outcomes(table: Table) -> Counter[str]:

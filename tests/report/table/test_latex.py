@@ -1,6 +1,7 @@
 """The table for a paper: chosen rows and columns, the best in bold."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -44,6 +45,9 @@ def test_rows_and_columns_are_chosen_and_keep_their_order() -> None:
     assert body(text) == [r"B & 80.0 $\pm$ 10.0 & 3/3 \\", r"A\_1 & 60.0 $\pm$ 10.0 & 3/3 \\"]
     assert r"\cmidrule(lr){2-3}" in text and r"\begin{tabular}{lrr}" in text
     assert "over 3 runs" in text and text.count(r"\toprule") == text.count(r"\bottomrule") == 1
+    cells = (replace(c, summary=replace(c.summary, n=2)) if c.row == "B" else c for c in table().cells)
+    uneven = replace(table(), cells=tuple(cells))
+    assert "over 2 to 3 runs" in latex_table(uneven) and "over 2 runs" in latex_table(uneven, ["B"])
     single = latex_table(table(), ["B"], ["acc"], ["published"])
     assert "cmidrule" not in single and r"Model & acc [\%] \\" in single and "Ours" not in single
 
