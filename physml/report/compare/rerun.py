@@ -111,14 +111,17 @@ def _shifts(old: Record, new: Record, seeds: Sequence[Record]) -> list[Shift]:
     shifts = []
     for name in before.keys() & after.keys():
         rounding, spread = relative * abs(before[name]), spreads.get(name, 0.0)
-        limit = max(rounding, spread)
-        shifts.append(Shift(name, before[name], after[name], limit, by_spread=spread > rounding))
+        shifts.append(Shift(name, before[name], after[name], max(rounding, spread), spread > rounding))
     return shifts
 
 
 def rounding_of(record: Record) -> float:
     """Largest change by rounding alone in a run, relative to a number: once for each step."""
-    return min(MOST_ROUNDING, ROUNDING.get(record["precision"], 2.0**-23) * record.get("n_steps", 0))
+    return min(MOST_ROUNDING, ROUNDING.get(_precision(record), 2.0**-23) * record.get("n_steps", 0))
+
+
+def _precision(record: Record) -> str:
+    return record.get("precision", "fp32")
 
 
 def _spreads(names: Iterable[str], seeds: Sequence[Record]) -> dict[str, float]:
@@ -232,7 +235,7 @@ def _limit(worst: Shift, old: Record, seeds: Sequence[Record]) -> str:
     n = len(seeds)
     if worst.by_spread:
         return f"95 % of pairs of seeds differ by less, by the {n} recorded on this split"
-    text = f"rounding over {old.get('n_steps', 0)} steps in {old['precision']}"
+    text = f"rounding over {old.get('n_steps', 0)} steps in {_precision(old)}"
     if worst.share > 1 and n < N_FOR_VERDICT:
         text += f"; {n} recorded seed{'s' if n != 1 else ''} on this split, too few for a spread"
     return text

@@ -70,13 +70,12 @@ def compared(
 
 def _settings(sides: Mapping[str, tuple[Side, Side]]) -> Iterator[str]:
     """Whose settings each row has: where they differ, a search may be what is compared."""
-    for letter, k in (("A", 0), ("B", 1)):
-        every = [pair[k] for pair in sides.values() if pair[k].runs.finished]
-        experiments = dict.fromkeys(side.runs.experiment for side in every)
-        settings = dict.fromkeys(str(side.runs.settings) for side in every)
-        label = next(pair[k].label for pair in sides.values())
-        parts = [name for name in experiments if name != label] + [f"settings: {', '.join(settings)}"]
-        yield f"{letter}: {label} ({', '.join(parts)})"
+    for letter, row in zip("AB", zip(*sides.values(), strict=True), strict=True):
+        with_runs = [side for side in row if side.runs.finished]
+        experiments = dict.fromkeys(side.runs.experiment for side in with_runs)
+        settings = dict.fromkeys(str(side.runs.settings) for side in with_runs)
+        parts = [name for name in experiments if name != row[0].label] + [f"settings: {', '.join(settings)}"]
+        yield f"{letter}: {row[0].label} ({', '.join(parts)})"
 
 
 def _unlike(columns: Sequence[Column], sides: Mapping[str, tuple[Side, Side]]) -> Iterator[str]:

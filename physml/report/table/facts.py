@@ -33,21 +33,13 @@ class Facts:
 
 def facts_of(records: Sequence[Record]) -> Facts:
     def each(*path: str) -> tuple[str, ...]:
-        values = set()
-        for record in records:
-            value: Any = record
-            for key in path:
-                value = (value or {}).get(key)
-            if value is not None:
-                values.add(str(value))
-        return tuple(sorted(values))
+        values: list[Any] = list(records)
+        for key in path:
+            values = [(value or {}).get(key) for value in values]
+        return tuple(sorted({str(value) for value in values if value is not None}))
 
     days = sorted(day[:10] for day in each("ended"))
-    provenance = {
-        r["experiment"]: str(origin["kind"])
-        for r in records
-        if (origin := r.get("provenance")) and origin.get("kind")
-    }
+    kinds = {r["experiment"]: (r.get("provenance") or {}).get("kind") for r in records}
     return Facts(
         runs=len(records),
         hours=_hours(records),
@@ -60,7 +52,7 @@ def facts_of(records: Sequence[Record]) -> Facts:
         rules=each("selected", "rule"),
         dates=tuple(dict.fromkeys(days[:1] + days[-1:])),
         shorts=each("short"),
-        provenance=dict(sorted(provenance.items())),
+        provenance={experiment: str(kind) for experiment, kind in sorted(kinds.items()) if kind},
         notes=tuple(
             sorted({f"{r['experiment']}: {note}" for r in records for note in _data(r).get("notes", ())})
         ),

@@ -44,7 +44,7 @@ def latex_table(
     for column in chosen:
         cells = [table.of[label, column.key] for label in labels]
         for form in show:
-            best = _best(cells, column, form) if bold_best else set()
+            best = _best(cells, column, form, decimals(table, column)) if bold_best else set()
             for cell in cells:
                 own = {"published": printed_text(cell.published), "outcome": cell.state.word}
                 if _unfit(cell):
@@ -101,14 +101,15 @@ def _labels(table: Table, patterns: Sequence[str]) -> list[str]:
     return list(labels) or known
 
 
-def _best(cells: Sequence[CellResult], column: Column, form: str) -> set[str]:
-    """The rows with the best value; several where they are equal."""
-    values: dict[str, float | None] = {}
+def _best(cells: Sequence[CellResult], column: Column, form: str, places: int) -> set[str]:
+    """The rows with the best value; several where they are equal, of ours as they are shown."""
+    values: dict[str, float] = {}
     if form == "ours":
-        values = {cell.row: None if _unfit(cell) else cell.eligible for cell in cells}
+        means = {cell.row: cell.eligible for cell in cells if not _unfit(cell)}
+        values = {row: round(mean, places) for row, mean in means.items() if mean is not None}
     elif form == "published":
         values = {cell.row: cell.published.value for cell in cells if cell.published}
-    return column.best({row: value for row, value in values.items() if value is not None})
+    return column.best(values)
 
 
 def _unfit(cell: CellResult) -> bool:

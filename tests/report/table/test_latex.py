@@ -59,6 +59,14 @@ def test_the_best_of_each_column_is_bold_and_what_is_not_comparable_is_left_out(
         r"B & 75.0 $\pm$ 1.0 & \textbf{80.0} $\pm$ 10.0 & -- & 80.0 $\pm$ 10.0 \\",
     ]
     assert not any(line.startswith("C &") for line in body(latex_table(table())))
+    close = (
+        replace(c, summary=c.summary and replace(c.summary, mean=80.0 + 0.01 * i))
+        for i, c in enumerate(table().cells)
+    )
+    lines = body(
+        latex_table(replace(table(), cells=tuple(close)), columns=["acc"], show=["ours"], bold_best=True)
+    )
+    assert [line.count("textbf{80.0}") for line in lines] == [1, 1]
     assert body(latex_table(table(), ["C"], ["acc"])) == [r"C & -- & -- \\"]
     lines = body(latex_table(table(short="an hour"), bold_best=True))
     assert lines[0].split(" & ")[2] == r"\textbf{60.0} $\pm$ 10.0"
