@@ -64,7 +64,9 @@ def _common(labels: Sequence[str]) -> str:
         return ""
     pairs = zip(*labels, strict=False)
     shared = labels[0][: sum(1 for _ in takewhile(lambda letters: len(set(letters)) == 1, pairs))]
-    return shared[: max(shared.rfind(mark) for mark in "-/") + 1]
+    common = shared[: max(shared.rfind(mark) for mark in "-/") + 1]
+    hidden = any(label.startswith(f"{common}_") for label in labels)  # matplotlib would leave such a rest out
+    return "" if hidden else common
 
 
 def _curve(label: str, records: Sequence[Record], metric: str, mean: bool) -> Curve:

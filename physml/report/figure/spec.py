@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from physml.base.check import count
-from physml.base.errors import ConfigError, suggest
+from physml.base.errors import ConfigError
 from physml.base.paths import CONF
 from physml.config import conf_files
-from physml.config.load import load
+from physml.config.load import load, refuse_unknown
 from physml.report.table import spec as table_spec
 from physml.report.table.spec import (
     Run,
@@ -235,10 +235,10 @@ class FigureSpec:
         shown_table = load_table(find_table(self.table or ""))
         if not shown_table.ranks:
             raise ConfigError(f"{self.id}: table {self.table} names no columns to rank its rows over.")
-        for key in (key for keys in self.families.values() for key in keys):
-            if key not in shown_table.ranks:
-                hint = suggest(key, shown_table.ranks)
-                raise ConfigError(f"{self.id}: families: {self.table} ranks no column {key}. {hint}")
+        for family, keys in self.families.items():
+            if not keys:
+                raise ConfigError(f"{self.id}: families: {family} must name at least one column; got none.")
+            refuse_unknown(keys, shown_table.ranks, f"{self.id}: families: {self.table} ranks no column ")
         return only_ranked(shown_table.with_seeds(self.seeds) if self.seeds else shown_table)
 
     def with_seeds(self, seeds: tuple[int, ...]) -> "FigureSpec":

@@ -128,8 +128,7 @@ def rank_blocks(ranking: Ranking | None) -> tuple[Block, ...]:
         return ()
     titles = ", ".join(column.title for column in ranking.columns)
     heading = f"Mean ranks over {len(ranking.columns)} columns: {titles}"
-    ranks = ranking.ranks
-    if ranks is None:
+    if (ranks := ranking.ranks) is None:
         return (Lines((TOO_FEW, *_left_out(ranking)), heading, "items"),)
     groups = ranks.groups()
     unit = ranking.columns[0].unit

@@ -121,10 +121,8 @@ def _over_text(cell: CellResult, places: int) -> str:
 
 def claim_lines(table: Table) -> list[str]:
     claim = table.spec.claim
-    if claim is None:
-        return []
     if not isinstance(claim, Claim):
-        return [f"Claim: {claim}. Not put into numbers."]
+        return [f"Claim: {claim}. Not put into numbers."] if claim is not None else []
     tested = "ranking and amounts" if claim.amounts else "ranking"
     lines = [f"Claim: {claim.text}. Its {tested}: {table.claim_verdict or 'no verdict yet'}."]
     columns = {c.key: c for c in table.spec.columns}
@@ -139,10 +137,9 @@ def claim_lines(table: Table) -> list[str]:
 def _part_text(part: ClaimPart, gain: Gain, column: Column, table: Table) -> str:
     places = decimals(table, column)
     unit = f" in {column.unit}" if column.unit else ""
+    text = f"gain {gain_text(gain.mean, gain.low, gain.high, places)}{unit}, n = {gain.n}"
     if part.ratio:
         text = f"ratio {ratio_text(gain)}, n = {gain.n}"
-    else:
-        text = f"gain {gain_text(gain.mean, gain.low, gain.high, places)}{unit}, n = {gain.n}"
     if part.p is not None:
         text += f", {p_text(part.p)}"
     if gain.new_low is not None and not part.ratio:
