@@ -185,7 +185,7 @@ def rank_gaps(
             return {}
         numbers.append(n)
         values = np.array(
-            [[np.inf] * n if one is None else _sign(direction) * np.array(one) for one in column]
+            [[np.inf] * n if sample is None else _sign(direction) * np.array(sample) for sample in column]
         )
         drawn = values[:, rng.integers(n, size=(RESAMPLES, n))].mean(2)
         total += rankdata(drawn, axis=0)
