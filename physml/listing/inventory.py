@@ -14,6 +14,7 @@ from physml.base.errors import ConfigError, suggest
 from physml.base.paths import CONF
 from physml.config import conf_files, studies
 from physml.config.identity import class_source
+from physml.config.load import coerce
 from physml.listing import tasks as task_facts
 from physml.report.table.spec import natural
 
@@ -117,12 +118,12 @@ def entries(kind: str, named: str | None = None, *, settings: bool = False) -> l
     return fitting
 
 
-def _configs(group: str) -> list[tuple[str, dict[str, Any]]]:
-    """Name and content of every file of a group; `_comment` is its first line, `_folder` one's own folder."""
+def _configs(group: str) -> list[tuple[Path, dict[str, Any]]]:
+    """Path and content of every file of a group; `_comment` is its first line, `_folder` one's own folder."""
     files = conf_files.files(group, CONF)
     if not files:
         raise ConfigError(f"there are no configs in {CONF / group}: physml is not whole. Install it again.")
-    return [(name, _read(files[name])) for name in sorted(files, key=natural)]
+    return [(files[name], _read(files[name])) for name in sorted(files, key=natural)]
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -138,24 +139,26 @@ def _all_built(group: str) -> list[Entry]:
     contents = _configs(group)
     users = Counter(str(content.get("_target_")) for _, content in contents)
     listed = []
-    for name, content in contents:
+    for path, content in contents:
         target, about = content.get("_target_"), content["_comment"]
         if not isinstance(target, str):
-            raise ConfigError(f"conf/{group}/{name}.yaml: `_target_` must name a class; it is {target!r}.")
+            raise ConfigError(f"{path}: `_target_` must name a class; it is {target!r}.")
         if target != _OPEN and (users[target] == 1 or not about):
             source = class_source(content, [Path(plugin) for plugin in content.get("plugins") or ()])
             about = " ".join(((source.doc if source else "").partition("\n\n")[0] or about).split())
-        listed.append(Entry(name, about, content["_folder"], target=None if target == _OPEN else target))
+        target = None if target == _OPEN else target
+        listed.append(Entry(path.stem, about, content["_folder"], target))
     return listed
 
 
 def _published(group: str) -> list[Entry]:
     listed = []
-    for name, content in _configs(group):
+    for path, content in _configs(group):
         if not (about := content.get("title") or content["_comment"]):
-            raise ConfigError(f"conf/{group}/{name}.yaml: it needs a `title`.")
-        facts = [*map(str, content.get("aliases") or []), content["_folder"]]
-        listed.append(Entry(name, about, ", ".join(filter(None, facts))))
+            raise ConfigError(f"{path}: it needs a `title`.")
+        aliases = coerce(content.get("aliases") or [], list[str], f"{path}: aliases")
+        facts = ", ".join(filter(None, [*aliases, content["_folder"]]))
+        listed.append(Entry(path.stem, coerce(about, str, f"{path}: title"), facts))
     return listed
 
 

@@ -27,13 +27,11 @@ TELLING = ("graph", "length", "name", "dataset")  # arguments that make another 
 
 def _row_named(spec: TableSpec, label: str) -> Row:
     """ConfigError for a label that no row has, with near ones."""
-    for row in spec.rows:
-        if row.label == label:
-            return row
-    raise ConfigError(
-        f"{spec.id} has no row {label!r}. {suggest(label, [row.label for row in spec.rows])} "
-        "Labels with blanks need quotes."
-    )
+    rows = {row.label: row for row in spec.rows}
+    if label not in rows:
+        hint = suggest(label, rows)
+        raise ConfigError(f"{spec.id} has no row {label!r}. {hint} Labels with blanks need quotes.")
+    return rows[label]
 
 
 def rows_of_table(spec: TableSpec, labels: tuple[str, str], key: str | None, hint: str) -> Rows:
@@ -49,10 +47,8 @@ def rows_of_table(spec: TableSpec, labels: tuple[str, str], key: str | None, hin
     if first is second:
         raise InputError(f"a comparison needs two rows; both are {first.label}.")
     cells = {column.key: (spec.cell(first, column), spec.cell(second, column)) for column in columns}
-    experiments = dict.fromkeys(
-        cell.experiment for pair in cells.values() for cell in pair if cell.experiment
-    )
-    requested = RequestedRuns([(e, 0, 0) for e in experiments], RunOptions(), spec.id)
+    experiments = dict.fromkeys(cell.experiment for pair in cells.values() for cell in pair)
+    requested = RequestedRuns([(e, 0, 0) for e in experiments if e], RunOptions(), spec.id)
     if requested.broken:
         raise ConfigError("; ".join(f"{e}: {reason}" for e, reason in requested.broken.items()))
     records = requested.records()
@@ -127,9 +123,9 @@ def _runs(experiment: str, identity: str | None, records: Iterable[Record]) -> R
 
 def _task(runs: Runs) -> str | None:
     """The task of the runs with what tells its graphs and lengths apart; how edges are read is a choice."""
-    for finished in runs.finished.values():
-        task: dict[str, Any] = dict((finished.get("config") or {}).get("task") or {})
-        choice = (finished.get("choices") or {}).get("task")
-        arguments = ", ".join(f"{key}={task[key]}" for key in sorted(task) if key in TELLING)
-        return f"{choice or task.get('_target_')}" + (f" ({arguments})" if arguments else "")
-    return None
+    if not runs.finished:
+        return None
+    task: dict[str, Any] = runs.first["config"].get("task") or {}
+    choice = (runs.first.get("choices") or {}).get("task")
+    arguments = ", ".join(f"{key}={task[key]}" for key in sorted(task) if key in TELLING)
+    return f"{choice or task.get('_target_')}" + (f" ({arguments})" if arguments else "")

@@ -16,16 +16,7 @@ from typing import Any
 
 from physml.base import files, opened
 from physml.base.lock import is_held
-from physml.base.paths import (
-    CONF,
-    PACKAGE,
-    TASKS,
-    cache_root,
-    data_root,
-    own_conf,
-    results_roots,
-    work_root,
-)
+from physml.base.paths import CONF, PACKAGE, TASKS, cache_root, data_root, own_conf, results_roots, work_root
 
 FORM = 4  # of the index file
 State = tuple[str, float]  # a digest, and the time of the newest change

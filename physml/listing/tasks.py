@@ -3,6 +3,7 @@
 Reading what was measured (`lines`) imports neither torch nor numpy; `measure` loads the data.
 """
 
+import contextlib
 import datetime
 import json
 from collections.abc import Iterator
@@ -80,10 +81,10 @@ def lines(task: str) -> list[str]:
     version = source.version if source else None
     if measured is None:
         unknown = [] if absent else [f"not measured yet: {again}"]
-    elif measured["config"] != content or any(p["version"] != version for p in measured["measured"]):
+    elif measured[0] != content or measured[1] - {version}:
         unknown = [f"measured before it was changed: {again}"]
     else:
-        return data_lines + [line for protocol in measured["measured"] for line in _lines_of(protocol)]
+        return data_lines + measured[2]
     return [*data_lines, f"protocols: {', '.join(settings(task))}", *unknown]
 
 
@@ -109,12 +110,12 @@ def _content(task: str) -> dict[str, Any]:
     return conf_files.content(conf_files.find("task", task, CONF) or CONF / "task" / f"{task}.yaml")
 
 
-def _read(task: str) -> dict[str, Any] | None:
+def _read(task: str) -> tuple[dict[str, Any], set[int], list[str]] | None:
+    """Settings, versions of the class and lines of what was measured; None where nothing sound was kept."""
     for root in results_roots():
-        try:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             content: dict[str, Any] = opened.read_json(file_of(root, task))
-        except (OSError, ValueError):
-            continue
-        if {"config", "measured"} <= set(content):
-            return content
+            measured = content["measured"]
+            of_protocols = [line for protocol in measured for line in _lines_of(protocol)]
+            return content["config"], {protocol["version"] for protocol in measured}, of_protocols
     return None

@@ -1,6 +1,6 @@
 """Citations from conf/references.yaml: the references of papers, models and data sets, as BibTeX."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -8,11 +8,11 @@ from typing import Literal
 
 from physml import __version__
 from physml.base.paths import CONF
+from physml.base.text import tex
 from physml.config.load import coerce, read_yaml
 
 FILE = "references.yaml"
 VENUES = {"inproceedings": "booktitle", "article": "journal", "techreport": "institution"}
-_TEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#"}
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Reference:
     models: tuple[str, ...] = ()  # files of conf/model; * stands for any text
     datasets: tuple[str, ...] = ()  # files of conf/dataset, likewise
 
-    def of(self, kind: str, names: Iterable[str]) -> bool:
+    def of(self, kind: str, names: Collection[str]) -> bool:
         return any(fnmatchcase(name, pattern) for name in names for pattern in getattr(self, kind))
 
 
@@ -41,10 +41,10 @@ def references() -> dict[str, Reference]:
 
 
 def cited(
-    papers: Iterable[str], models: Iterable[str] = (), datasets: Iterable[str] = ()
+    papers: Collection[str], models: Collection[str] = (), datasets: Collection[str] = ()
 ) -> dict[str, Reference]:
     """Papers first, then models, then data sets, each once."""
-    named = {"papers": list(papers), "models": list(models), "datasets": list(datasets)}
+    named = {"papers": papers, "models": models, "datasets": datasets}
     works = references().items()
     return {key: work for kind, names in named.items() for key, work in works if work.of(kind, names)}
 
@@ -65,8 +65,8 @@ def bibtex(key: str, reference: Reference) -> str:
     """
     fields = {
         "author": " and ".join(reference.author),
-        "title": f"{{{_escaped(reference.title)}}}",
-        VENUES[reference.type]: _escaped(reference.venue),
+        "title": f"{{{tex(reference.title)}}}",
+        VENUES[reference.type]: tex(reference.venue),
         "year": str(reference.year),
         "url": reference.url,
     }
@@ -88,7 +88,3 @@ def _entry(kind: str, key: str, fields: dict[str, str]) -> str:
     width = max(map(len, fields))
     lines = [f"  {name:<{width}} = {{{value}}}," for name, value in fields.items()]
     return "\n".join([f"@{kind}{{{key},", *lines, "}"])
-
-
-def _escaped(text: str) -> str:
-    return "".join(_TEX.get(letter, letter) for letter in text)

@@ -32,12 +32,14 @@ def build(out: Path, base: str | None = None, *, api: bool = False) -> tuple[int
     Returns how many pages and bytes it has.
 
     base: where it will be served, for the sitemap; None: no sitemap. api: with a reference of the library.
-    Raises: InputError where the folder holds something else.
+    Raises: InputError where the folder holds something else, or the working folder.
     """
     if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / MARK).exists())):
         raise InputError(
             f"{display_path(out)} holds files that are no site of physml: name a new folder with --out."
         )
+    if Path.cwd().is_relative_to(out.resolve()):
+        raise InputError(f"{out} is the working folder, or holds it: name a folder below it with --out.")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as name:
         folder = Path(name) / "site"

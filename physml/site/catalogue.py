@@ -4,21 +4,22 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
-from physml.base.paths import ROOT, results_roots
+from physml.base.paths import ROOT, in_results, results_roots
 from physml.config import conf_files
 from physml.config.identity import class_source
 from physml.data.datasets import Upstream, upstream
 from physml.listing import inventory
 from physml.listing.inventory import Entry
-from physml.records.searches import recorded, results_path, state_text
+from physml.records.searches import recorded, state_text
 from physml.report.table.collect import Placed, table_state
 from physml.report.table.spec import Claim
-from physml.report.text.document import NONE
+from physml.report.text.document import NONE, grouped
 from physml.report.view.finding import NOTHING, finding_text
 from physml.site import prose
 from physml.site.content import DOCS, Content, docs_page, paper_of, paper_page, paper_title
@@ -67,28 +68,20 @@ def _paper(content: Content, key: str) -> dict[str, Any]:
     tables = {ident: results for ident, results in content.tables.items() if paper_of(ident) == key}
     settings = {ident: d for ident, d in content.settings.items() if paper_of(ident) == key}
     figures = {ident: spec for ident, spec in content.figures.items() if paper_of(ident) == key}
-    printed = [
-        placed
-        for results in tables.values()
-        for placed in results.cells
-        if placed.result.published is not None
-    ]
-    entries = [
-        (i, results.spec.title, table_page(i), table_state(results.table)) for i, results in tables.items()
-    ]
+    printed = [p for results in tables.values() for p in results.cells if p.result.published is not None]
+    entries = [(i, of.spec.title, table_page(i), table_state(of.table)) for i, of in tables.items()]
     entries += [(i, document.title, table_page(i), "settings") for i, document in settings.items()]
     entries += [(i, spec.title, f"figure/{i}/index.html", "") for i, spec in figures.items()]
     findings = [(i, table_page(i), finding_text(results.table)) for i, results in tables.items()]
     run = [placed for placed in printed if placed.result.summary is not None]
     text = paper_page(key).read_text(encoding="utf-8") if paper_page(key).exists() else ""
+    links = _Links(content, f"paper/{key}/index.html", paper_page(key))
     return {
         "key": key,
         "title": paper_title(key),
         "findings": [finding for finding in findings if not finding[2].startswith(tuple(NOTHING.values()))],
         "dots": [kind for kind, _, n in bars(run) for _ in range(n)],
-        "text": prose.markdown(
-            prose.without_title(text), _Links(content, f"paper/{key}/index.html", paper_page(key))
-        ),
+        "text": prose.markdown(re.sub(r"\A# .*\n", "", text), links),
         "tables": len(tables) + len(settings),
         "figures": len(figures),
         "total": len(printed),
@@ -106,19 +99,13 @@ def _figures(content: Content, render: Renderer) -> Iterator[Page]:
     for ident, spec in content.figures.items():
         paths = _files_of_figure(ident)
         yield from ((f"figure/{ident}/{path.name}", path) for path in paths.values())
-        picture, data = (paths[form].name if form in paths else None for form in ("png", "csv"))
-        if picture:
+        names = {form: path.name for form, path in paths.items()}
+        if picture := names.get("png"):
             drawn.append((spec, picture))
         else:
             missing.append(spec)
-        yield render.page(
-            "figure.html.j2",
-            f"figure/{ident}/index.html",
-            spec=spec,
-            picture=paths["svg"].name if "svg" in paths else picture,
-            data=data,
-            paper=paper_of(ident),
-        )
+        context = {"picture": names.get("svg", picture), "data": names.get("csv"), "paper": paper_of(ident)}
+        yield render.page("figure.html.j2", f"figure/{ident}/index.html", spec=spec, **context)
     yield render.page("gallery.html.j2", "figure/index.html", drawn=drawn, missing=missing)
 
 
@@ -174,12 +161,11 @@ def _facts(entry: Entry, cells: list[dict[str, Any]], shared: bool) -> list[tupl
     equation = EQUATION.search(" ".join(doc.split()))
     sizes = sorted({cell["parameters"] for cell in cells if cell["parameters"]})
     span = f"{sizes[0]:,}" + (f" to {sizes[-1]:,}, by task" if len(sizes) > 1 else "") if sizes else ""
+    ours = module.startswith("physml.")
     facts = {
         "paper": paper[0] if paper and not shared else "",
         "equation": equation[0] if equation and not shared else "",
-        "code": f"{module.replace('.', '/')}.py, class {name}"
-        if module.startswith("physml.")
-        else entry.target,
+        "code": f"{module.replace('.', '/')}.py, class {name}" if ours else entry.target,
         "parameters in tables": span,
     }
     return [(key, value) for key, value in facts.items() if value]
@@ -192,18 +178,15 @@ def _docstring(entry: Entry) -> str:
 
 
 def _cells_by(kind: str, content: Content) -> dict[str, list[dict[str, Any]]]:
-    by_name: dict[str, list[dict[str, Any]]] = {}
-    for results in content.tables.values():
-        for column in results.spec.columns:
-            view = ColumnView(results, column)
-            for placed in view.placed:
-                name = content.choices.get(placed.cell.experiment or "", {}).get(kind)
-                if name and (placed.result.summary or placed.result.published):
-                    row = view.row(placed)
-                    title = f"{results.spec.id}: {placed.row.label}, {column.title}"
-                    more = {"name": title, "parameters": placed.result.params_ours}
-                    by_name.setdefault(name, []).append(row | more)
-    return by_name
+    columns = [(results, c) for results in content.tables.values() for c in results.spec.columns]
+    views = [(view, placed) for view in starmap(ColumnView, columns) for placed in view.placed]
+    cells: list[tuple[str, dict[str, Any]]] = []
+    for view, placed in views:
+        name = content.choices.get(placed.cell.experiment or "", {}).get(kind)
+        if name and (placed.result.summary or placed.result.published):
+            title = f"{view.results.spec.id}: {placed.row.label}, {view.column.title}"
+            cells.append((name, view.row(placed) | {"name": title, "parameters": placed.result.params_ours}))
+    return grouped(cells)
 
 
 def _files(dataset: Upstream) -> list[tuple[str, str, str]]:
@@ -240,14 +223,11 @@ def _croissant(dataset: Upstream) -> str:
 def about_experiment(content: Content, placed: Placed) -> dict[str, Any]:
     """Model, task, settings and search of a cell's experiment."""
     name = placed.cell.experiment
-    if name is None:
-        return {"choices": {}, "settings": (), "search": None}
+    searches = (i for i, of in content.searches.items() if of == name and _file_of_search(i))
     return {
-        "choices": content.choices.get(name, {}),
-        "settings": inventory.settings_lines(name),
-        "search": next(
-            (i for i, of in content.searches.items() if of == name and results_path(i).exists()), None
-        ),
+        "choices": content.choices.get(name or "", {}),
+        "settings": inventory.settings_lines(name) if name else (),
+        "search": next(searches, None),
     }
 
 
@@ -257,14 +237,17 @@ def about_experiment(content: Content, placed: Placed) -> dict[str, Any]:
 def _searches(content: Content, render: Renderer) -> Iterator[Page]:
     listed = []
     for ident, experiment in sorted(content.searches.items()):
-        if (search := recorded(ident)) is None:
-            continue
-        page = f"search/{ident}/index.html"
-        listed.append((ident, page, state_text(ident)))
-        yield render.page("search.html.j2", page, **search_context(ident, experiment, search))
-        yield f"search/{ident}/{ident}.json", results_path(ident)
+        search, path, page = recorded(ident), _file_of_search(ident), f"search/{ident}/index.html"
+        if search and path:
+            listed.append((ident, page, state_text(ident)))
+            yield render.page("search.html.j2", page, **search_context(ident, experiment, search))
+            yield f"search/{ident}/{ident}.json", path
     about = "Settings that were searched here, on validation data. Each search keeps all of its trials."
     yield render.page("list.html.j2", "search/index.html", title="Searches", about=about, entries=listed)
+
+
+def _file_of_search(ident: str) -> Path | None:
+    return in_results("search", f"{ident}.json")
 
 
 # ---------------------------------------------------------------------------- docs

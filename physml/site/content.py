@@ -19,16 +19,10 @@ from physml.records.schema import Record
 from physml.report.figure.spec import FigureSpec, find_figure, load_figure
 from physml.report.table import settings_text
 from physml.report.table.collect import Placed, Table, recorded
+from physml.report.table.runs import Runs
 from physml.report.table.settings import collect_settings, load_settings
-from physml.report.table.spec import (
-    TableSpec,
-    experiments_of,
-    find_table,
-    kind_of,
-    load_table,
-    table_ids,
-)
-from physml.report.text.document import Document
+from physml.report.table.spec import TableSpec, experiments_of, find_table, load_table, table_ids
+from physml.report.text.document import Document, grouped
 from physml.report.view import text as table_text
 from physml.run.progress import tracked
 from physml.site import prose
@@ -56,24 +50,15 @@ class Results:
 
     def counted(self, placed: Placed) -> list[Record]:
         """The finished runs behind a cell, by split and seed."""
-        experiment = placed.cell.experiment
-        if experiment is None:
+        if (experiment := placed.cell.experiment) is None:
             return []
-        places = set(self.spec.places_of(experiment))
-        finished = {
-            (record["split"], record["seed"]): record
-            for record in self.records.get(experiment, ())
-            if record["identity"] == self.identities[experiment] and record["status"] == "finished"
-        }
-        return [finished[at] for at in sorted(places & finished.keys())]
+        records, places = self.records.get(experiment, ()), self.spec.places_of(experiment)
+        return [*Runs.find(experiment, self.identities[experiment], records, places).finished.values()]
 
     def earlier(self, experiment: str) -> dict[str, list[Record]]:
         """Records of the experiment under other identities: settings or code that it had before."""
-        by_identity: dict[str, list[Record]] = {}
-        for record in self.records.get(experiment, ()):
-            if record["identity"] != self.identities[experiment]:
-                by_identity.setdefault(record["identity"], []).append(record)
-        return by_identity
+        records = grouped((record["identity"], record) for record in self.records.get(experiment, ()))
+        return {key: runs for key, runs in records.items() if key != self.identities[experiment]}
 
 
 @dataclass(frozen=True)
@@ -94,9 +79,7 @@ class Content:
         return sorted(keys, key=lambda key: (not paper_page(key).exists(), key))
 
     def cells(self) -> Iterator[tuple[Results, Placed]]:
-        for results in self.tables.values():
-            for placed in results.cells:
-                yield results, placed
+        return ((results, placed) for results in self.tables.values() for placed in results.cells)
 
 
 def paper_of(ident: str) -> str:
@@ -135,23 +118,14 @@ def paper_title(key: str) -> str:
 
 def gather() -> Content:
     """Everything, from conf/ and the records."""
-    idents = table_ids()
-    paths = {ident: find_table(ident) for ident in idents}
-    results = {
-        ident: results_of(load_table(path))
-        for ident, path in tracked(list(paths.items()), "reading tables")
-        if kind_of(path) == "runs"
-    }
-    settings = {
-        ident: settings_text.document(collect_settings(load_settings(path)))
-        for ident, path in paths.items()
-        if kind_of(path) == "settings"
-    }
+    idents = tracked(table_ids("runs"), "reading tables")
+    results = {ident: results_of(load_table(find_table(ident))) for ident in idents}
+    settings = {ident: collect_settings(load_settings(find_table(ident))) for ident in table_ids("settings")}
     experiments = {e for table_results in results.values() for e in experiments_of(table_results.spec)}
     tasks = inventory.tasks()
     return Content(
         tables=results,
-        settings=settings,
+        settings={ident: settings_text.document(table) for ident, table in settings.items()},
         figures={entry.name: load_figure(find_figure(entry.name)) for entry in inventory.figures()},
         models=inventory.models(),
         tasks=tasks,
@@ -175,7 +149,5 @@ def results_of(spec: TableSpec, requested: RequestedRuns | None = None) -> Resul
     requested = requested or RequestedRuns(spec.runs, RunOptions(), spec.id)
     records = requested.records()
     table = recorded(spec, requested.identities, records, hours=costs.hours_of_settings())
-    of: dict[str, list[Record]] = {}
-    for record in records:
-        of.setdefault(record["experiment"], []).append(record)
+    of = grouped((record["experiment"], record) for record in records)
     return Results(table, table_text.document(table), requested.identities, of)

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Iterator
+from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 from physml.base.paths import results_roots
@@ -12,7 +14,7 @@ from physml.report.references import bibtex, cited, of_physml
 from physml.report.table.collect import table_state
 from physml.report.table.numbers import decimals, mean_text, published_text
 from physml.report.table.spec import experiments_of
-from physml.report.text.document import FORMS, Document, csv_text, md
+from physml.report.text.document import FORMS, Document, csv_text, grouped, md
 from physml.report.view.finding import finding_text
 from physml.report.view.text import claim_lines
 from physml.site import prose
@@ -38,7 +40,8 @@ def files_of(content: Content) -> Iterator[tuple[str, str]]:
     for ident, document in content.settings.items():
         yield from _forms(ident, document)
     yield "api/v1/index.json", _json(_index(content))
-    yield "api/v1/cells.csv", _cells_csv(content)
+    values = [results.document.values for results in content.tables.values()]  # with the same heads
+    yield "api/v1/cells.csv", csv_text([*values[0][:1], *(line for lines in values for line in lines[1:])])
     yield "api/v1/runs.csv", export.runs_csv(*results_roots())
     yield "assets/cells.js", _search_index(content)
     yield "llms.txt", _plain(content)
@@ -55,10 +58,8 @@ def _bibliography(content: Content, ident: str) -> str:
     models = [choices["model"] for choices in chosen if "model" in choices]
     tasks = dict.fromkeys(choices["task"] for choices in chosen if "task" in choices)
     datasets = [name for task in tasks for name in content.datasets.get(task, ())]
-    entries = [
-        bibtex(key, reference) for key, reference in cited([paper_of(ident)], models, datasets).items()
-    ]
-    return "\n\n".join([of_physml(), *entries]) + "\n"
+    works = cited([paper_of(ident)], models, datasets).items()
+    return "\n\n".join([of_physml(), *(bibtex(key, work) for key, work in works)]) + "\n"
 
 
 def lines(document: Document) -> list[dict[str, Any]]:
@@ -96,12 +97,6 @@ def _index(content: Content) -> dict[str, Any]:
             for ident, spec in content.figures.items()
         ],
     }
-
-
-def _cells_csv(content: Content) -> str:
-    """The CSV files of all tables, joined: they have the same heads."""
-    values = [results.document.values for results in content.tables.values()]
-    return csv_text([*values[0][:1], *(line for lines in values for line in lines[1:])])
 
 
 def _search_index(content: Content) -> str:
@@ -155,13 +150,11 @@ def _found_pages(content: Content) -> Iterator[tuple[str, str, str, str]]:
 
 def settings_of(content: Content) -> dict[str, list[Record]]:
     """Identity -> its records in all tables, each run once, by split and seed."""
-    by_identity: dict[str, dict[tuple[int, int], Record]] = {}
-    for results in content.tables.values():
-        for records in results.records.values():
-            for record in records:
-                of = by_identity.setdefault(record["identity"], {})
-                of.setdefault((record["split"], record["seed"]), record)
-    return {identity: [of[at] for at in sorted(of)] for identity, of in sorted(by_identity.items())}
+    every = (chain.from_iterable(results.records.values()) for results in content.tables.values())
+    runs: dict[tuple[str, int, int], Record] = {}
+    for record in chain.from_iterable(every):
+        runs.setdefault((record["identity"], record["split"], record["seed"]), record)
+    return grouped((identity, record) for (identity, *_), record in sorted(runs.items(), key=itemgetter(0)))
 
 
 def _plain(content: Content) -> str:

@@ -8,6 +8,7 @@ from physml.report.outcome import ALL, NO_VERDICT, NOT_RUN, outcome_of, words_of
 from physml.report.references import cited
 from physml.report.table.collect import Placed
 from physml.report.table.numbers import mean_text, printed_text
+from physml.report.text.document import grouped
 from physml.report.view.finding import NAMED, written
 from physml.site import plots
 from physml.site.content import Content, Results, paper_of
@@ -70,17 +71,15 @@ def headlines(content: Content) -> list[Results]:
     candidates = [
         results for results in content.tables.values() if not results.table.own and written(results.table)
     ]
-    candidates.sort(key=lambda results: -_verdicts(results))
-    nth: Counter[str] = Counter()
-    order = []
-    for results in candidates:
-        order.append((nth[paper_of(results.spec.id)], results))
-        nth[paper_of(results.spec.id)] += 1
-    return [results for _, results in sorted(order, key=lambda pair: pair[0])][:FINDINGS]
 
+    def verdicts(results: Results) -> int:
+        return sum(outcome_of(cell.state) not in (NOT_RUN, NO_VERDICT) for cell in results.table.printed)
 
-def _verdicts(results: Results) -> int:
-    return sum(outcome_of(cell.state) not in (NOT_RUN, NO_VERDICT) for cell in results.table.printed)
+    candidates.sort(key=verdicts, reverse=True)
+    by_paper = grouped((paper_of(results.spec.id), results) for results in candidates).values()
+    ranked = [pair for of_paper in by_paper for pair in enumerate(of_paper)]
+    ranked.sort(key=lambda pair: (pair[0], -verdicts(pair[1])))
+    return [results for _, results in ranked[:FINDINGS]]
 
 
 def _points(results: Results) -> Iterator[plots.Point]:
@@ -112,6 +111,6 @@ def _label(view: ColumnView, placed: Placed) -> str:
 def _best(content: Content) -> Iterator[tuple[Results, list[tuple[str, str]]]]:
     """Comparisons of models at an equal budget, with the first rows by mean rank."""
     for results in content.tables.values():
-        ranking = results.table.ranking
-        if results.table.own and results.spec.claim is None and ranking and ranking.ranks:
-            yield results, [(row, f"{rank:.1f}") for row, rank in list(ranking.ranks.mean.items())[:NAMED]]
+        ranks = list(results.table.mean_ranks.items())
+        if results.table.own and results.spec.claim is None and ranks:
+            yield results, [(row, f"{rank:.1f}") for row, rank in ranks[:NAMED]]

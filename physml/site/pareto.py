@@ -1,13 +1,13 @@
 """Quality against cost of the rows of a table of our own: which models give the most for their cost."""
 
-import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import truediv
 
 from markupsafe import Markup
 
-from physml.report.table.collect import CellResult, Placed
+from physml.report.table.collect import CellResult
 from physml.site import plots
 from physml.site.content import Results, slug
 
@@ -46,45 +46,32 @@ def pareto(rows: Sequence[Row]) -> list[Row]:
 def rows_of(results: Results, cost: Callable[[CellResult], float | None]) -> list[Row]:
     """Rows with a mean rank, or with a mean in the only column, and a cost in each of these columns."""
     quality, keys = qualities(results)
-    cells: dict[str, dict[str, Placed]] = {}
-    for placed in results.cells:
-        cells.setdefault(placed.row.label, {})[placed.column.key] = placed
     known: dict[str, list[float]] = {}
     for label in quality:
-        costs = [cost(cells[label][key].result) for key in keys]
-        if all(costs):
-            known[label] = [value for value in costs if value]
+        costs = [value for key in keys if (value := cost(results.table.of[label, key]))]
+        if len(costs) == len(keys):
+            known[label] = costs
     middle = [statistics.median(values) for values in zip(*known.values(), strict=True)]
-    return [
-        Row(label, quality[label], _relative(values, middle)) for label, values in known.items() if middle
-    ]
+    costs_of = {label: statistics.geometric_mean(map(truediv, row, middle)) for label, row in known.items()}
+    return [Row(label, quality[label], relative) for label, relative in costs_of.items()]
 
 
 def qualities(results: Results) -> tuple[Mapping[str, float], list[str]]:
     """Row -> mean rank, or its mean where there is one column, signed so that less is better; the columns."""
-    ranking = results.table.ranking
-    if ranking and ranking.ranks:
-        return ranking.ranks.mean, [column.key for column in ranking.columns]
+    if ranks := results.table.mean_ranks:
+        return ranks, list(results.spec.ranks)
     if len(results.spec.columns) != 1:
         return {}, []
     (column,) = results.spec.columns
     sign = -1.0 if column.better == "higher" else 1.0
-    means = {
-        placed.row.label: placed.result.summary.mean for placed in results.cells if placed.result.summary
-    }
-    return {label: sign * mean for label, mean in means.items()}, [column.key]
-
-
-def _relative(values: Sequence[float], middle: Sequence[float]) -> float:
-    """Geometric mean over columns of a cost over its median."""
-    return math.exp(statistics.fmean(math.log(v / m) for v, m in zip(values, middle, strict=True)))
+    return {cell.row: sign * cell.summary.mean for cell in results.table.cells if cell.summary}, [column.key]
 
 
 def pictures(results: Results) -> Iterator[tuple[str, Markup, str]]:
     """Name, picture and the front in words of each cost that differs between rows by a half and more."""
     if not results.table.own:
         return
-    ranked = bool(results.table.ranking and results.table.ranking.ranks)
+    ranked = bool(results.table.mean_ranks)
     name = "mean rank, 1 is the best" if ranked else results.spec.columns[0].title
     for cost, value in COSTS.items():
         rows = rows_of(results, value)

@@ -8,6 +8,7 @@ from markupsafe import Markup, escape
 
 from physml.base.text import plain
 from physml.report.stats.summary import Published, Summary
+from physml.report.table.collect import CellResult
 
 LOG_FROM = 15.0  # greatest over least value, from where on an axis is logarithmic
 LEFT, RIGHT = 3.0, 97.0  # per cent of the width
@@ -65,18 +66,18 @@ def interval_axis(
     cells: Iterable[tuple[Published | None, Summary | None]], references: Iterable[float]
 ) -> Axis:
     """The axis of one column: all printed numbers and our means, and what reference is not far from them."""
-    main = []
-    for published, summary in cells:
-        if published is not None:
-            main += [published.value + sign * (published.sd or 0.0) for sign in (0, -1, 1)]
-        if summary is not None:
-            main.append(summary.mean)
-    main = [value for value in main if math.isfinite(value)]
-    if main and max(main) > LOG_FROM * max(min(main), 0.0):
-        main = [value for value in main if value > 0] or main
-    span = max(main) - min(main) if main else 0.0
-    near = [r for r in references if main and min(main) - span <= r <= max(main) + span]
-    return Axis.over([*main, *near])
+    pairs = list(cells)
+    printed = [published for published, _ in pairs if published]
+    values = [*(p.value for p in printed), *(summary.mean for _, summary in pairs if summary)]
+    if not values:
+        return Axis.over([])
+    least = min(values)
+    values += [p.value + sign * (p.sd or 0.0) for p in printed for sign in (-1, 1)]
+    if least >= 0 and max(values) > LOG_FROM * max(min(values), 0.0):  # an axis may become logarithmic
+        values = [value for value in values if value > 0] or values
+    low, high = min(values), max(values)
+    near = [r for r in references if 2 * low - high <= r <= 2 * high - low]
+    return Axis.over([*values, *near])
 
 
 def interval(
@@ -135,15 +136,9 @@ def _name(x: str, y: float, name: str, anchor: str = "start") -> str:
     return f'<text class="tick name" x="{x}" y="{y:g}" text-anchor="{anchor}">{escape(name)}</text>'
 
 
-def dots(
-    axis: Axis,
-    values: Sequence[float],
-    published: Published | None,
-    summary: Summary | None,
-    label: str,
-    name: str,
-) -> Markup:
+def dots(axis: Axis, values: Sequence[float], result: CellResult, label: str, name: str) -> Markup:
     """Every run as a dot, our interval below, and the band of the paper. name: of the axis."""
+    published, summary = result.published, result.summary
     parts = _below(axis, 56, name)
     if published is not None:
         x = axis.at(published.value)
@@ -209,8 +204,7 @@ def strip(points: Sequence[Point], table: str) -> Markup:
         _line(LEFT, middle, RIGHT, middle, "axis"),
     ]
     for i, point in enumerate(points):
-        x, y = axis.at(point.y - point.x), middle + 5 * (i % 3 - 1)
-        parts.append(f'<circle class="dot {point.kind}" cx="{x:.2f}%" cy="{y:g}" r="3"/>')
+        parts.append(_dot(point.kind, axis.at(point.y - point.x), middle + 5 * (i % 3 - 1), 3))
     named = [("start", LEFT, "worse"), ("middle", 50.0, "as printed"), ("end", RIGHT, "better")]
     parts += [_name(f"{x}%", low, name, anchor) for anchor, x, name in named]
     return _svg(parts, 30, f"{table}: ours against printed, {len(points)} cells")
@@ -218,9 +212,7 @@ def strip(points: Sequence[Point], table: str) -> Markup:
 
 def outcome_dots(kinds: Sequence[str], most: int, label: str) -> Markup:
     """A dot for each outcome, on a line with room for `most`."""
-    places = ((kind, 100 * (i + 0.5) / most) for i, kind in enumerate(kinds))
-    parts = (f'<circle class="dot {kind}" cx="{x:.2f}%" cy="6" r="2.2"/>' for kind, x in places)
-    return _svg(parts, 12, label)
+    return _svg((_dot(kind, 100 * (i + 0.5) / most, 6, 2.2) for i, kind in enumerate(kinds)), 12, label)
 
 
 def curves(
@@ -260,6 +252,10 @@ def _thinned(x: Sequence[float], y: Sequence[float]) -> list[tuple[float, float]
     finite = [(float(a), float(b)) for a, b in zip(x, y, strict=True) if math.isfinite(b)]
     step = max(1, math.ceil(len(finite) / MOST_POINTS))
     return finite[::step] + ([finite[-1]] if finite and (len(finite) - 1) % step else [])
+
+
+def _dot(kind: str, x: float, y: float, radius: float) -> str:
+    return f'<circle class="dot {kind}" cx="{x:.2f}%" cy="{y:g}" r="{radius:g}"/>'
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:

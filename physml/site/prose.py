@@ -63,18 +63,11 @@ def title_of(text: str) -> str:
     return next((line.removeprefix("# ").strip() for line in text.splitlines() if line.startswith("# ")), "")
 
 
-def without_title(text: str) -> str:
-    """A page without its first heading."""
-    return re.sub(r"\A# .*\n", "", text)
-
-
 def _anchor(text: str, seen: set[str]) -> str:
     """The id of a heading, as GitHub makes it, so that a link to it holds in both places."""
     plain = re.sub(r"[^\w -]", "", text.lower()).strip().replace(" ", "-") or "part"
-    anchor, n = plain, 0
-    while anchor in seen:
-        n += 1
-        anchor = f"{plain}-{n}"
+    options = (f"{plain}-{n}" if n else plain for n in itertools.count())
+    anchor = next(option for option in options if option not in seen)
     seen.add(anchor)
     return anchor
 
@@ -83,21 +76,17 @@ def _linked(tokens: list[Any], links: Links) -> Iterator[Any]:
     """The parts of a line; a link that leads nowhere is left out, its text stays."""
     dropped = 0
     for token in tokens:
-        if token.type == "link_open":
-            target = links(str(token.attrGet("href") or ""))
-            if target is None:
-                dropped += 1
-                continue
-            token.attrSet("href", target)
-        elif token.type == "link_close" and dropped:
+        if token.type == "link_close" and dropped:
             dropped -= 1
-            continue
-        elif token.type == "image":
-            target = links(str(token.attrGet("src") or ""))
-            if target is None:
-                continue
-            token.attrSet("src", target)
-        yield token
+        elif attribute := {"link_open": "href", "image": "src"}.get(token.type):
+            target = links(str(token.attrGet(attribute) or ""))
+            if target is not None:
+                token.attrSet(attribute, target)
+                yield token
+            elif attribute == "href":
+                dropped += 1
+        else:
+            yield token
 
 
 # ---------------------------------------------------------------------------- docstrings

@@ -1,5 +1,6 @@
 """The page of one search: its trials, and the best value so far."""
 
+from itertools import accumulate
 from typing import Any
 
 from physml.records.searches import Content, best_trial, last_value, spread_of_search, state_text
@@ -50,14 +51,9 @@ def _order(trial: dict[str, Any], better: str) -> tuple[int, int, float]:
 def _best_so_far(content: Content) -> str | None:
     """By trial, of the first stage, where all trials have had the same."""
     lower = content["search"]["better"] == "lower"
-    x: list[float] = []
-    y: list[float] = []
-    for trial in sorted(content["trials"], key=lambda trial: trial["trial"]):
-        value = trial["means"][0]
-        if value is None:
-            continue
-        x.append(float(trial["trial"]))
-        y.append(value if not y else (min if lower else max)(y[-1], value))
+    values = {trial["trial"]: trial["means"][0] for trial in content["trials"]}
+    x = sorted(trial for trial, value in values.items() if value is not None)
+    y = list(accumulate((values[trial] for trial in x), min if lower else max))
     names = ("trial", f"best valid/{content['search']['metric']} so far")
     return plots.curves([(x, y)], "best value so far by trial", names) if len(x) > 1 else None
 

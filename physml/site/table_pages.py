@@ -60,10 +60,8 @@ class ColumnView:
     @cached_property
     def references(self) -> dict[str, float]:
         """Trivial prediction -> its mean score."""
-        predictions = self.results.table.references.items()
-        return {
-            name: scores[self.column.key].mean for name, scores in predictions if self.column.key in scores
-        }
+        key, predictions = self.column.key, self.results.table.references.items()
+        return {name: scores[key].mean for name, scores in predictions if key in scores}
 
     @cached_property
     def axis(self) -> plots.Axis:
@@ -105,9 +103,7 @@ def table_context(results: Results) -> dict[str, Any]:
         "spec": results.spec,
         "document": document,
         "own": results.table.own,
-        "pages": {
-            (placed.row.label, placed.column.key): cell_page(results, placed) for placed in results.cells
-        },
+        "pages": {(p.row.label, p.column.key): cell_page(results, p) for p in results.cells},
         "columns": [ColumnView(results, column) for column in results.spec.columns],
         "costs": list(pareto.pictures(results)),
         # The grids of columns are shown with their intervals.
@@ -124,10 +120,12 @@ def cell_context(results: Results, placed: Placed, pictures: "Pictures") -> dict
     values = [(record, number(record, placed.column)) for record in records]
     known = [value for _, value in values if value is not None]
     experiment = placed.cell.experiment
-    axis = plots.interval_axis([(result.published, result.summary)], known) if known else None
-    axis = axis and plots.Axis.over([*known, axis.low, axis.high])
-    row = view.row(placed)
-    label = f"{len(known)} runs, {row['ours']}"
+    row, dots = view.row(placed), None
+    if known:
+        near = plots.interval_axis([(result.published, result.summary)], known)
+        axis = plots.Axis.over([*known, near.low, near.high])
+        label, heading = f"{len(known)} runs, {row['ours']}", placed.column.heading
+        dots = plots.dots(axis, known, result, label, heading)
     return {
         "spec": results.spec,
         "view": view,
@@ -135,17 +133,14 @@ def cell_context(results: Results, placed: Placed, pictures: "Pictures") -> dict
         "result": result,
         "experiment": experiment,
         "readings": result.comparison.readings if result.comparison else (),
-        "dots": axis
-        and plots.dots(axis, known, result.published, result.summary, label, placed.column.heading),
+        "dots": dots,
         "runs": [run_row(record, value, places) for record, value in values],
         "curves": pictures.of(records),
         "provenance": list(flat((records[0].get("provenance") or {}) if records else {})),
         "identity": results.identities.get(experiment) if experiment else None,
         "has_runs": bool(records),
         "earlier": _earlier(results, placed) if experiment else [],
-        "reasons": [
-            reason for reason in results.spec.reasons if reason.fits(placed.row.label, placed.column.key)
-        ],
+        "reasons": [r for r in results.spec.reasons if r.fits(placed.row.label, placed.column.key)],
         "commands": _commands(results, placed),
     }
 
@@ -167,9 +162,8 @@ def _earlier(results: Results, placed: Placed) -> list[tuple[str, ...]]:
     """Results of the experiment under earlier settings or code: identity, mean, runs and dates."""
     entries = []
     for identity, records in results.earlier(placed.cell.experiment or "").items():
-        values = [
-            v for r in records if r["status"] == "finished" and (v := number(r, placed.column)) is not None
-        ]
+        scores = [number(record, placed.column) for record in records if record["status"] == "finished"]
+        values = [score for score in scores if score is not None]
         dates = sorted(str(record.get("ended") or "")[:10] for record in records)
         mean = f"{statistics.fmean(values):.4g}" if values else NONE
         span = f"{dates[0]} to {dates[-1]}" if dates[0] != dates[-1] else dates[0]
@@ -270,8 +264,8 @@ def _full_row(record: Record) -> dict[str, Any]:
 
 def _machine(record: Record) -> str:
     known = record.get("machine") or {}
-    parts = [str(known[key]) for key in ("device", "cpu", "gpu") if known.get(key)]
-    return ", ".join([*parts, *(f"torch {t}" for t in [known.get("torch")] if t)])
+    forms = {"device": "{}", "cpu": "{}", "gpu": "{}", "torch": "torch {}"}
+    return ", ".join(form.format(known[key]) for key, form in forms.items() if known.get(key))
 
 
 def said(value: Any) -> str:
@@ -282,9 +276,7 @@ def said(value: Any) -> str:
         ('mean, dx', 'null', '[0, 1], true')
     """
     if isinstance(value, list | tuple):
-        return ", ".join(
-            f"[{said(part)}]" if isinstance(part, list | tuple) else said(part) for part in value
-        )
+        return ", ".join(f"[{said(v)}]" if isinstance(v, list | tuple) else said(v) for v in value)
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 

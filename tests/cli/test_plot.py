@@ -69,6 +69,10 @@ def test_labels_leave_out_what_they_share_and_a_study_is_found_by_its_path(own_r
     some = record.records(LEM)[:1]
     chart = run_curves({"g2/texas-gcn": some, "g2/texas-gat": some}, "valid/rmse")
     assert [curve.label for curve in chart.panels[0][1]] == ["gcn", "gat"] and chart.spec.title == "g2/texas"
+    chart = run_curves({"g2/texas-gcn": some, "g2/texas-gcn-official": some}, "valid/rmse")
+    assert [curve.label for curve in chart.panels[0][1]] == ["gcn", "gcn-official"]
+    chart = run_curves({"adhoc/_a-gcn": some, "adhoc/b-gcn": some}, "valid/rmse")
+    assert [curve.label for curve in chart.panels[0][1]] == ["adhoc/_a-gcn", "adhoc/b-gcn"]
     write(own_roots / "results" / "runs" / "adhoc" / "study-mine" / "a-split0-seed0.json", "{}")
     assert plot._folders("./study.yaml:mine") == ["adhoc/study-mine"]
 

@@ -97,7 +97,9 @@ def test_long_descriptions_go_on_below_themselves_and_lines_below_are_wrapped_an
     ("content", "says"),
     [
         *((text, r"lem-4\.yaml") for text in (b"title: [", b"just words", b"", b"# T\n\xed: 1")),
-        (b"seeds: [0]\n", "title"),
+        (b"seeds: [0]\n", r"table/lem-4.yaml: it needs a `title`"),
+        (b"title: T\naliases: 3\n", r"table/lem-4.yaml: aliases must be a list; got 3"),
+        (b"title: [T]\n", r"table/lem-4.yaml: title must be text; got \['T'\]"),
         (None, r"no configs in .*table: physml is not whole"),
     ],
 )

@@ -62,6 +62,9 @@ def test_what_was_measured_before_a_change_is_not_shown(roots: Path) -> None:
     config = task_facts._plain("lorenz96") | {"forcing": 7.0}
     file.write_text(json.dumps({"config": config, "measured": []}))
     assert below("lorenz96")[-1].startswith("measured before it was changed")
+    for damaged in ([1], {"config": config, "measured": [{"version": 1}]}, {"config": config, "measured": 1}):
+        file.write_text(json.dumps(damaged))
+        assert below("lorenz96")[-1].startswith("not measured yet")
 
 
 @each("path", sorted((ROOT / "results/tasks").glob("*.json")))

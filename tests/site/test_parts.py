@@ -42,6 +42,10 @@ def test_an_axis_is_logarithmic_where_values_differ_by_much_but_for_a_reference_
     assert plots.Axis.over([math.nan, math.inf]) == plots.Axis(0.0, 1.0, False)
     near, far = (plots.interval_axis([(Published(1.0, digits=1), OURS)], [at]) for at in (1.15, 900.0))
     assert near.low <= 1.15 <= near.high and far.high < 2
+    # The end of a band below 0 keeps no axis from being logarithmic; a printed number below 0 is on it.
+    bands = plots.interval_axis([(Published(1.0, sd=2.0), None), (Published(90.0), None)], [])
+    mixed = plots.interval_axis([(Published(-3.0), None), (Published(0.5), OURS)], [])
+    assert bands.log and bands.low > 0 and mixed.low < -3 and not mixed.log
 
 
 def test_a_row_says_what_it_shows():

@@ -6,9 +6,11 @@ import html
 import io
 import json
 import re
+from pathlib import Path
 
 import pytest
 from each import each
+from refusals import refuses
 from site_links import check_links
 
 from physml.base.errors import ConfigError, InputError
@@ -17,11 +19,12 @@ from physml.listing import inventory
 from physml.records import record
 from physml.report import outcome
 from physml.report.table import spec as table_spec
-from physml.report.table.spec import find_table, load_table
+from physml.report.table.spec import find_table, kind_of, load_table
 from physml.report.view.finding import finding_text
 from physml.site import build, catalogue, content
 from physml.site.content import results_of, slug
 from physml.site.data import lines
+from physml.site.render import Renderer
 from physml.site.table_pages import Pictures, cell_context
 
 TABLES = ["cornn-6", "lem-4", "lem-8", "own-rates", "unicornn-6"]
@@ -31,7 +34,9 @@ TABLES = ["cornn-6", "lem-4", "lem-8", "own-rates", "unicornn-6"]
 def few():
     with pytest.MonkeyPatch.context() as patch:
         figures = [figure for figure in inventory.figures() if figure.name in ("lem-fig-4", "lem-fig-2")]
-        patch.setattr(content, "table_ids", lambda: TABLES)
+        patch.setattr(
+            content, "table_ids", lambda kind: [name for name in TABLES if kind_of(find_table(name)) == kind]
+        )
         patch.setattr(inventory, "figures", lambda: figures)
         yield content.gather()
 
@@ -203,6 +208,15 @@ def test_the_reference_of_the_library_is_in_the_menu(site, tmp_path, monkeypatch
     assert 'href="reference/index.html">API<' in (tmp_path / "site" / "index.html").read_text()
 
 
+@pytest.mark.parametrize("out", [".", ".."])
+def test_the_working_folder_is_not_replaced(out, tmp_path, monkeypatch) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / build.MARK).touch()
+    monkeypatch.chdir(tmp_path / "a")
+    monkeypatch.setattr(build, "gather", lambda: pytest.fail("nothing is built"))
+    refuses(InputError, "is the working folder, or holds it", build.build, Path(out))
+
+
 def test_other_files_and_an_old_site_stay_if_a_build_fails(tmp_path, site, front, monkeypatch) -> None:
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(InputError, match="no site of physml: name a new folder"):
@@ -218,6 +232,15 @@ def test_other_files_and_an_old_site_stay_if_a_build_fails(tmp_path, site, front
         build.build(site)
     assert (site / "index.html").read_text() == front
     assert [path.name for path in site.parent.iterdir()] == ["site"]
+
+
+def test_searches_of_the_checkout_have_pages_beside_results_elsewhere(tmp_path, few, monkeypatch) -> None:
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
+    pages = dict(catalogue._searches(few, Renderer()))
+    files = [page for name, page in pages.items() if name.endswith(".json")]
+    assert files and all(path.is_file() for path in files)
+    cells = [catalogue.about_experiment(few, placed) for _, placed in few.cells()]
+    assert any(about["search"] for about in cells)
 
 
 def test_one_table_stands_alone_and_foreign_text_is_escaped():

@@ -32,6 +32,7 @@ MOST_ROUNDING = 0.01
 ALPHA = 0.05
 SAME = ("status", "metrics", "selected", "n_steps", "n_epochs", "n_parameters")
 FIELDS = ("hashed", "n_parameters", "code", "packages", "machine", "backend")
+ROUNDED_BY = ("machine.", "packages.", "backend", "code.")
 SUBSTANCE = ("hashed", "n_parameters", "data.version", "data.kind", "data.sizes", "data.files")
 
 
@@ -76,7 +77,7 @@ def verdict(old: Record, new: Record, seeds: Sequence[Record] = ()) -> RerunVerd
         reason = f" ({new['reason']})" if new.get("reason") else ""
         text = f"different: the run {_ended(new)}{reason}; the recorded one {_ended(old)}."
         return RerunVerdict("different", f"{text}{between or _unexplained(old)}")
-    other_rounding = bool(_rounding_sources(old, new))
+    other_rounding = _other_rounding(old, new)
     shifts = _shifts(old, new, ())
     start = None
     if max((shift.share for shift in shifts), default=0.0) > 1 and other_rounding:
@@ -85,7 +86,7 @@ def verdict(old: Record, new: Record, seeds: Sequence[Record] = ()) -> RerunVerd
     explanation = _explained(worst, old, new, seeds) + _start_text(start) + (between or _unexplained(old))
     apart = start is not None and start[1] > MOST_ROUNDING
     other_names = _numbers(old).keys() != _numbers(new).keys()
-    if _substance(old, new) or other_names or apart or (worst and worst.share > 1):
+    if _other_substance(old, new) or other_names or apart or (worst and worst.share > 1):
         return RerunVerdict("different", f"different: {explanation}")
     what = "what another processor, backend or thread count explains" if other_rounding else "rounding"
     return RerunVerdict("within", f"not equal to the bit, but within {what}: {explanation}")
@@ -110,14 +111,17 @@ def _shifts(old: Record, new: Record, seeds: Sequence[Record]) -> list[Shift]:
     shifts = []
     for name in before.keys() & after.keys():
         rounding, spread = relative * abs(before[name]), spreads.get(name, 0.0)
-        limit = max(rounding, spread)
-        shifts.append(Shift(name, before[name], after[name], limit, by_spread=spread > rounding))
+        shifts.append(Shift(name, before[name], after[name], max(rounding, spread), spread > rounding))
     return shifts
 
 
 def rounding_of(record: Record) -> float:
     """Largest change by rounding alone in a run, relative to a number: once for each step."""
-    return min(MOST_ROUNDING, ROUNDING.get(record["precision"], 2.0**-23) * record.get("n_steps", 0))
+    return min(MOST_ROUNDING, ROUNDING.get(_precision(record), 2.0**-23) * record.get("n_steps", 0))
+
+
+def _precision(record: Record) -> str:
+    return record.get("precision", "fp32")
 
 
 def _spreads(names: Iterable[str], seeds: Sequence[Record]) -> dict[str, float]:
@@ -162,34 +166,28 @@ def _flat(record: Record) -> dict[str, Any]:
     return {key: record.get(key) for key in FIELDS} | {"data": kept}
 
 
-Difference = tuple[str, Any, Any]
-
-
-def _differences(old: Record, new: Record) -> list[Difference]:
+def _differences(old: Record, new: Record) -> list[tuple[str, Any, Any]]:
     return differences(_flat(old), _flat(new))
 
 
-def _substance(old: Record, new: Record) -> list[Difference]:
-    """Differences that make it another setting or other data."""
-    substance = []
-    for name, before, after in _differences(old, new):
-        wrong = str(after).startswith("differs") != str(before).startswith("differs")
-        if name.startswith(SUBSTANCE) or (name == "data.fingerprint" and wrong):
-            substance.append((name, before, after))
-    return substance
+def _other_substance(old: Record, new: Record) -> bool:
+    """True where the setting or the data are others."""
 
+    def wrong(fingerprint: Any) -> bool:
+        return str(fingerprint).startswith("differs")
 
-def _rounding_sources(old: Record, new: Record) -> list[Difference]:
-    """Possible causes of rounding: machine, packages, backend; a GPU also by itself, and other code."""
-    sources = [
-        (name, before, after)
+    return any(
+        name.startswith(SUBSTANCE) or (name == "data.fingerprint" and wrong(before) != wrong(after))
         for name, before, after in _differences(old, new)
-        if name.startswith(("machine.", "packages.", "backend", "code."))
-    ]
+    )
+
+
+def _other_rounding(old: Record, new: Record) -> bool:
+    """True where numbers may be rounded otherwise: by machine, packages, backend or code; a GPU by itself."""
     machine: Mapping[str, Any] = new.get("machine") or {}
     if machine.get("device", "cpu") != "cpu" and not machine.get("deterministic"):
-        sources.append(("machine.deterministic", False, False))
-    return sources
+        return True
+    return any(name.startswith(ROUNDED_BY) for name, *_ in _differences(old, new))
 
 
 def _between(old: Record, new: Record) -> str:
@@ -237,7 +235,7 @@ def _limit(worst: Shift, old: Record, seeds: Sequence[Record]) -> str:
     n = len(seeds)
     if worst.by_spread:
         return f"95 % of pairs of seeds differ by less, by the {n} recorded on this split"
-    text = f"rounding over {old.get('n_steps', 0)} steps in {old['precision']}"
+    text = f"rounding over {old.get('n_steps', 0)} steps in {_precision(old)}"
     if worst.share > 1 and n < N_FOR_VERDICT:
         text += f"; {n} recorded seed{'s' if n != 1 else ''} on this split, too few for a spread"
     return text

@@ -16,7 +16,7 @@ from physml.records.schema import scores_of
 from physml.report.stats.claims import ALPHA, DIGITS, Gain, differences, gain, holm
 from physml.report.stats.summary import N_FOR_VERDICT, Better, Spread, Values, independent, t_quantile
 from physml.report.table.runs import Runs, incomparable
-from physml.report.table.spec import DIRECTIONS, Cell, Column
+from physml.report.table.spec import Cell, Column, direction
 
 Protocol = Literal["official", "paper", "clean"]
 RowVerdict = Literal["first better", "second better", "equal", "cannot be told apart", "too few pairs"]
@@ -73,11 +73,7 @@ class RowComparison:
 
 
 def compare_values(
-    column: Column,
-    first: Values,
-    second: Values,
-    spread: Spread = "runs",
-    test_to_train: float | None = None,
+    column: Column, first: Values, second: Values, spread: Spread = "runs", test_to_train: float | None = None
 ) -> RowComparison:
     """Two rows in one column, not yet corrected for other columns. Arguments as of `claims.gain`."""
     by_run = differences(first, second, column.better)
@@ -255,7 +251,7 @@ def columns_of(first: Side, second: Side, metric: str | None, better: Better | N
     if metric and metric not in shared:
         raise ConfigError(f"there is no metric {metric} that both have. {suggest(metric, shared)}")
     names = [metric] if metric else sorted(shared)
-    directions = {name: better or direction(name, (first.runs, second.runs)) for name in names}
+    directions = {name: better or _direction(name, (first.runs, second.runs)) for name in names}
     if metric and directions[metric] is None:
         raise ConfigError(
             f"whether more of {metric} is better is not known. Add --better higher or --better lower."
@@ -285,22 +281,16 @@ def _scored(side: Side) -> set[str]:
     return {name for name, value in scores if name.startswith("test/") and value is not None}
 
 
-def direction(metric: str, of: Iterable[Runs] = ()) -> Better | None:
+def _direction(metric: str, of: Iterable[Runs]) -> Better | None:
     """Better direction of a metric, if known: by its name, else by the rule that selected the epochs."""
     name = metric.partition("/")[2]
-    for better, words in DIRECTIONS.items():
-        if f"{name}_".startswith(tuple(f"{word}_" for word in words)):  # rmse_last128 is a kind of rmse
-            return better
-    for runs in of:
-        for record in runs.finished.values():
-            selected = record.get("selected")
-            rule = selected["rule"] if selected else ""
-            if rule.endswith(f"valid/{name}") and rule.startswith(("min ", "max ")):
-                return "lower" if rule.startswith("min ") else "higher"
-    return None
+    selections = (record.get("selected") for runs in of for record in runs.finished.values())
+    rules = [selected["rule"] for selected in selections if selected]
+    words = [rule.partition(" ")[0] for rule in rules if rule.endswith(f"valid/{name}")]
+    by_rule: dict[str, Better] = {"min": "lower", "max": "higher"}
+    return direction(metric) or next((by_rule[word] for word in words if word in by_rule), None)
 
 
 def _protocol(runs: Runs, metric: str) -> Protocol:
-    record = next(iter(runs.finished.values()))
-    name = metric.partition("/")[2]
-    return cast(Protocol, (record.get("scoring") or {}).get(name, record.get("protocol")))
+    scoring = runs.first.get("scoring") or {}
+    return cast(Protocol, scoring.get(metric.partition("/")[2], runs.first.get("protocol")))

@@ -10,7 +10,7 @@ from physml.report.compare.rows import MOST, POWER, RowComparison, Side, compare
 from physml.report.stats.budgets import differences
 from physml.report.stats.claims import ALPHA, p_text
 from physml.report.stats.summary import N_FOR_VERDICT, Spread
-from physml.report.table.numbers import gain_text
+from physml.report.table.numbers import gain_text, signed
 from physml.report.table.spec import Cell, Column
 from physml.report.text.document import NONE, Document, Grid, Lines, blocks
 
@@ -70,24 +70,18 @@ def compared(
 
 def _settings(sides: Mapping[str, tuple[Side, Side]]) -> Iterator[str]:
     """Whose settings each row has: where they differ, a search may be what is compared."""
-    for letter, k in (("A", 0), ("B", 1)):
-        every = [pair[k] for pair in sides.values() if pair[k].runs.finished]
-        experiments = dict.fromkeys(side.runs.experiment for side in every)
-        settings = dict.fromkeys(str(side.runs.settings) for side in every)
-        label = next(pair[k].label for pair in sides.values())
-        parts = [name for name in experiments if name != label] + [f"settings: {', '.join(settings)}"]
-        yield f"{letter}: {label} ({', '.join(parts)})"
+    for letter, row in zip("AB", zip(*sides.values(), strict=True), strict=True):
+        with_runs = [side for side in row if side.runs.finished]
+        experiments = dict.fromkeys(side.runs.experiment for side in with_runs)
+        settings = dict.fromkeys(str(side.runs.settings) for side in with_runs)
+        parts = [name for name in experiments if name != row[0].label] + [f"settings: {', '.join(settings)}"]
+        yield f"{letter}: {row[0].label} ({', '.join(parts)})"
 
 
 def _unlike(columns: Sequence[Column], sides: Mapping[str, tuple[Side, Side]]) -> Iterator[str]:
     """How the rows were trained, where it differs: then it may be what is compared."""
-    differing: list[dict[str, str]] = []
-    for column in columns:
-        configs = [
-            r.get("config") or {} for side in sides[column.key] for r in list(side.runs.finished.values())[:1]
-        ]
-        if len(configs) == 2:
-            differing.append(differences(configs[0], configs[1:]))
+    pairs = [[side.runs.first.get("config") for side in sides[column.key]] for column in columns]
+    differing = [differences(first, [second]) for first, second in pairs if first and second]
     first = differing[0].values() if differing else ()
     everywhere = [text for text in first if all(text in of.values() for of in differing)]
     if everywhere:
@@ -225,7 +219,7 @@ def _line(result: RowComparison) -> tuple[str, ...]:
         _counted(gap.n, result),
         f"{result.first:.{places}f}",
         f"{result.second:.{places}f}",
-        gain_text(gap.mean, None, None, places),
+        signed(gap.mean, f".{places}f"),
         _interval(gap.low, gap.high, places),
         NONE if gap.new_low is None else f"{_interval(gap.new_low, gap.new_high, places)} (new)",
         NONE if result.d_z is None else f"d_z = {result.d_z:.2f}",
@@ -247,19 +241,13 @@ def _runs(result: RowComparison) -> Grid:
         counts = [sum(v > 0 for v in values), sum(v == 0 for v in values), sum(v < 0 for v in values)]
         points = (values[0], *statistics.quantiles(values, n=4), values[-1])
         heads = ("runs", "A better", "equal", "B better", "least", "quartile", "median", "quartile", "most")
-        line = (str(len(values)), *map(str, counts), *(gain_text(v, None, None, places) for v in points))
+        line = (str(len(values)), *map(str, counts), *(signed(v, f".{places}f") for v in points))
         return Grid(heads, (line,), heading)
-    lines = tuple(
-        (
-            str(pair.split),
-            str(pair.seed),
-            f"{pair.first:.{places}f}",
-            f"{pair.second:.{places}f}",
-            gain_text(pair.difference, None, None, places),
-        )
-        for pair in result.pairs
-    )
-    return Grid(("split", "seed", "A", "B", "difference"), lines, heading)
+    lines = []
+    for pair in result.pairs:
+        numbers = (f"{pair.first:.{places}f}", f"{pair.second:.{places}f}")
+        lines.append((str(pair.split), str(pair.seed), *numbers, signed(pair.difference, f".{places}f")))
+    return Grid(("split", "seed", "A", "B", "difference"), tuple(lines), heading)
 
 
 def _rule(rows: Rows) -> Iterator[str]:

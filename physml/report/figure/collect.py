@@ -84,19 +84,17 @@ def collect(
         }
         ranking = ranked(table, by_experiment)
         return Figure(spec, (), ranking, _gaps(spec, ranking))
-    panels = []
-    for panel in spec.panels:
-        curves = []
-        for series in panel.series:
-            if spec.kind in WITHOUT_RUNS:
-                curves.append(_simulated(spec, panel, series))
-                continue
-            parts = []
-            for of, metric in spec.scores_of(series):
-                runs = Runs.find(of, identities.get(of), records, spec.places_of(series))
-                parts.append(_measured(spec, series, metric, runs, running, blocked.get(of)))
-            curves.append(_joined(spec, series, parts) if spec.kind == "points" else parts[0])
-        panels.append((panel, tuple(curves)))
+
+    def curve_of(panel: Panel, series: Series) -> Curve:
+        if spec.kind in WITHOUT_RUNS:
+            return _simulated(spec, panel, series)
+        parts = []
+        for of, metric in spec.scores_of(series):
+            runs = Runs.find(of, identities.get(of), records, spec.places_of(series))
+            parts.append(_measured(spec, series, metric, runs, running, blocked.get(of)))
+        return _joined(spec, series, parts) if spec.kind == "points" else parts[0]
+
+    panels = ((panel, tuple(curve_of(panel, series) for series in panel.series)) for panel in spec.panels)
     return Figure(spec, tuple(panels))
 
 
@@ -126,12 +124,7 @@ def _simulated(spec: FigureSpec, panel: Panel, series: Series) -> Curve:
 
 
 def _measured(
-    spec: FigureSpec,
-    series: Series,
-    metric: str,
-    runs: Runs,
-    running: Collection[Run],
-    blocked: str | None,
+    spec: FigureSpec, series: Series, metric: str, runs: Runs, running: Collection[Run], blocked: str | None
 ) -> Curve:
     done, n_wanted = len(runs.finished), len(runs.places)
     records = list(runs.finished.values())
@@ -149,21 +142,25 @@ def _measured(
         return curve
     try:
         if spec.kind == "histogram":
-            values = [read_array(record, series.array or "") for record in records]
-            return dataclasses.replace(curve, values=np.concatenate(values))
+            values = np.concatenate([read_array(record, series.array or "") for record in records])
+            if not np.isfinite(values).any():
+                raise RecordError(f"the array {series.array} has no finite number")
+            return dataclasses.replace(curve, values=values[np.isfinite(values)])
         if spec.kind == "points":
             return dataclasses.replace(curve, values=read_scores(records, metric))
         if spec.kind == "arrays":
-            over, array = series.over or "", series.array or ""
-            return mean_curve(
-                curve, [(read_array(record, over), read_array(record, array)) for record in records]
-            )
-        paths = [read_curve(record, metric) for record in records]
-        if shorts or len({steps[-1] for steps, _ in paths}) > 1:
-            return dataclasses.replace(curve, each=tuple(paths))
-        return mean_curve(curve, paths)
+            return mean_curve(curve, [_pair(record, series.over, series.array) for record in records])
+        return of_runs(curve, records, metric, mean=not shorts)
     except RecordError as error:
         return dataclasses.replace(curve, state=State("failed", str(error)))
+
+
+def _pair(record: Record, *names: str | None) -> tuple[np.ndarray, np.ndarray]:
+    """Two arrays of a record, of equal length. Errors: RecordError."""
+    x, y = (read_array(record, name or "") for name in names)
+    if len(x) != len(y):
+        raise RecordError(f"arrays {' and '.join(map(str, names))} have {len(x)} and {len(y)} numbers")
+    return x, y
 
 
 def _joined(spec: FigureSpec, series: Series, parts: list[Curve]) -> Curve:
@@ -174,14 +171,8 @@ def _joined(spec: FigureSpec, series: Series, parts: list[Curve]) -> Curve:
     state = next((s for s in states if s.word in ("failed", "diverged", "running")), states[0])
     if 0 < done < n_wanted and state.word in ("missing", "stale", "partial", "not comparable"):
         state = State("partial", done=done, wanted=n_wanted)
-    curve = Curve(
-        series.label,
-        state,
-        done=done,
-        wanted=n_wanted,
-        shorts=tuple(sorted({short for part in parts for short in part.shorts})),
-        line=series.line,
-    )
+    shorts = tuple(sorted({short for part in parts for short in part.shorts}))
+    curve = Curve(series.label, state, done, n_wanted, shorts=shorts, line=series.line)
     present: list[tuple[float, np.ndarray]] = []
     gaps: list[int] = []
     for i, (point, part) in enumerate(zip(series.points, parts, strict=True)):
@@ -198,12 +189,23 @@ def _joined(spec: FigureSpec, series: Series, parts: list[Curve]) -> Curve:
     return dataclasses.replace(curve, **drawn, counts=counts, gaps=tuple(gaps))
 
 
+def of_runs(curve: Curve, records: Iterable[Record], metric: str, *, mean: bool) -> Curve:
+    """The mean of a metric over runs that end at the same step, else every run. Errors: RecordError."""
+    paths = [read_curve(record, metric) for record in records]
+    if mean and len({steps[-1] for steps, _ in paths}) == 1:
+        return mean_curve(curve, paths)
+    return dataclasses.replace(curve, each=tuple(paths))
+
+
 def mean_curve(curve: Curve, paths: list[tuple[np.ndarray, np.ndarray]]) -> Curve:
-    """Mean, least and greatest over runs, at the steps that all of them have."""
-    steps = paths[0][0]
-    for other, _ in paths[1:]:
-        steps = np.intersect1d(steps, other)
-    every = np.stack([value[np.isin(step, steps)] for step, value in paths])
+    """Mean, least and greatest over runs, at the steps that all of them have. RecordError where none is."""
+    steps, every = paths[0][0], paths[0][1][None]
+    if len(paths) > 1:
+        by_step = [dict(zip(*path, strict=True)) for path in paths]
+        steps = np.array(sorted(set.intersection(*map(set, by_step))))
+        every = np.array([[values[step] for step in steps] for values in by_step])
+    if not len(steps):
+        raise RecordError("the runs have no step in common")
     return dataclasses.replace(curve, x=steps, y=every.mean(0), low=every.min(0), high=every.max(0))
 
 

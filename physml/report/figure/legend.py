@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from physml.report.figure.collect import Curve, Figure
 from physml.report.figure.style import Counted, apart, counted, span
 from physml.report.outcome import State
+from physml.report.text.document import grouped
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -47,11 +48,8 @@ def legend_width(figure: Figure, columns: int) -> float:
     rows = _rows(figure, columns)
     if not any(rows):
         return 0.0
-    longest = 0
-    for row in rows:
-        title, texts = _words(row)
-        parts = [part for text in (title, *texts) for part in text.split("\n")]
-        longest = max([longest, *map(len, parts)])
+    words = [(title, *texts) for title, texts in map(_words, rows)]
+    longest = max(len(line) for texts in words for text in texts for line in text.split("\n"))
     return 0.75 + 0.062 * longest
 
 
@@ -71,9 +69,8 @@ def _rows(figure: Figure, columns: int) -> list[Entries]:
 
 def _merged(rows: Sequence[Entries]) -> Entries:
     merged: Entries = {}
-    for row in rows:
-        for label, runs in row.items():
-            merged[label] = merged[label] | runs if label in merged else runs
+    for label, runs in (entry for row in rows for entry in row.items()):
+        merged[label] = merged[label] | runs if label in merged else runs
     return merged
 
 
@@ -93,10 +90,7 @@ def published(state: State) -> str:
 
 def absent(curves: Iterable[Curve]) -> list[str]:
     """One text for each state of curves that have nothing to draw: `not run: A, B`."""
-    states: dict[str, list[str]] = {}
-    for curve in curves:
-        if not curve.drawn:
-            states.setdefault(published(curve.state), []).append(curve.label)
+    states = grouped((published(curve.state), curve.label) for curve in curves if not curve.drawn)
     return [f"{state}: {_listed(labels)}" for state, labels in states.items()]
 
 
@@ -108,16 +102,15 @@ def caption(figure: Figure, shown: Figure) -> str:
     """One text below the panels: what is drawn of several runs, short budgets, and panels that are left out
     as nothing of them was run.
     """
-    shorts = {short for _, curves in shown.panels for curve in curves for short in curve.shorts}
-    sentences = [f"Short budget: {'; '.join(sorted(shorts))}."] if shorts else []
-    if several := _several(shown):
-        sentences.insert(0, several)
+    sentences = [_several(shown)]
+    if shorts := {short for _, curves in shown.panels for curve in curves for short in curve.shorts}:
+        sentences.append(f"Short budget: {'; '.join(sorted(shorts))}.")
     if any(len(x) > 2 for _, curves in shown.panels for curve in curves for x, _ in curve.each):
         sentences.append("Each run is a line, with a marker at its end.")
     kept = {panel.title for panel, _ in shown.panels}
     if left := [panel.title for panel, _ in figure.panels if panel.title not in kept]:
         sentences.append(f"Not run, and left out: {_listed(left)}.")
-    return " ".join(sentences)
+    return " ".join(filter(None, sentences))
 
 
 def _several(figure: Figure) -> str:

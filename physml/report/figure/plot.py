@@ -14,7 +14,7 @@ from physml.report.figure.legend import NOTE, absent, add_legends, caption, lege
 from physml.report.figure.limits import bounds, limits, within
 from physml.report.figure.rank_plot import draw_ranks
 from physml.report.figure.spec import WITHOUT_RUNS, FigureSpec, Panel
-from physml.report.figure.style import WIDTH, Style, canvas_of, evenly, marked, styles
+from physml.report.figure.style import ON_A_LINE, WIDTH, Style, canvas_of, evenly, styles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,12 +115,7 @@ def _panel(
             marker=theirs.marker, markersize=5.5, markerfacecolor="none", zorder=4,
         )  # fmt: skip
     for i, mark in enumerate(spec.marks):
-        look: dict[str, Any] = {
-            "color": "0.35",
-            "linestyle": MARK_DASHES[i % 3],
-            "linewidth": 1,
-            "label": mark.label,
-        }
+        look: Any = {"color": "0.35", "linestyle": MARK_DASHES[i % 3], "linewidth": 1, "label": mark.label}
         if mark.y is not None:
             axes.axhline(mark.y, **look)
         elif mark.x is not None:
@@ -236,10 +231,11 @@ def _line(
     if frame:
         left = within(x, y, frame, spec.y_scale == "log", spec.x_scale == "log")
         x, y, exits = left.x, left.y, left.exits
-    at = [] if offset is None else marked(x, spec.x_scale == "log", offset)
-    marks = look.marks() | {"markevery": at} if at and len(curve.x) > 2 else {}
-    path = look.path(len(curve.x), FINE if (np.diff(x) < 0).any() else WIDTH)
-    axes.plot(x, y, label=curve.label, **path | marks)
+    goes_back = bool((np.diff(x) < 0).any())
+    path = look.path(len(curve.x), FINE if goes_back else WIDTH)
+    if offset is not None and not goes_back and len(curve.x) > 2:
+        path |= look.marks() | {"markevery": evenly(x, spec.x_scale == "log", ON_A_LINE, 0.1 + 0.8 * offset)}
+    axes.plot(x, y, label=curve.label, **path)
     _band(axes, curve, look, spec)
     _exits(axes, exits, look)
 

@@ -2,11 +2,12 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 
 from physml.base.errors import RecordError
-from physml.records.curves import curve_of, read_curve
+from physml.records.curves import curve_of
 from physml.records.schema import Record
-from physml.report.figure.collect import Curve, Figure, mean_curve
+from physml.report.figure.collect import Curve, Figure, of_runs
 from physml.report.figure.spec import FigureSpec, Panel, Series
 from physml.report.outcome import State
 
@@ -61,19 +62,21 @@ def _common(labels: Sequence[str]) -> str:
     """
     if len(labels) < 2:
         return ""
-    first, last = min(labels), max(labels)  # what these share, all share
-    shared = next((i for i, pair in enumerate(zip(first, last, strict=False)) if len(set(pair)) > 1), 0)
-    return first[: max(first.rfind(mark, 0, shared) for mark in "-/") + 1]
+    pairs = zip(*labels, strict=False)
+    shared = labels[0][: sum(1 for _ in takewhile(lambda letters: len(set(letters)) == 1, pairs))]
+    common = shared[: max(shared.rfind(mark) for mark in "-/") + 1]
+    hidden = any(label.startswith(f"{common}_") for label in labels)  # matplotlib would leave such a rest out
+    return "" if hidden else common
 
 
 def _curve(label: str, records: Sequence[Record], metric: str, mean: bool) -> Curve:
     curve = Curve(label, State("complete"), done=len(records), wanted=len(records))
     try:
-        paths = [read_curve(record, metric) for record in records]
+        curve = of_runs(curve, records, metric, mean=mean)
     except RecordError as error:
         return dataclasses.replace(curve, state=State("failed", str(error)))
-    ends = {steps[-1] for steps, _ in paths}
-    if mean and len(ends) == 1:
-        return mean_curve(curve, paths)
-    why = f"no mean: runs end at different steps, {min(ends):g} to {max(ends):g}" if mean else None
-    return dataclasses.replace(curve, each=tuple(paths), state=State("complete", why))
+    if not (mean and curve.each):
+        return curve
+    ends = [steps[-1] for steps, _ in curve.each]
+    why = f"no mean: runs end at different steps, {min(ends):g} to {max(ends):g}"
+    return dataclasses.replace(curve, state=State("complete", why))

@@ -14,9 +14,9 @@ from typing import Any, get_type_hints
 import numpy as np
 
 from physml.base import doing
-from physml.base.errors import ConfigError, suggest
+from physml.base.errors import ConfigError
 from physml.config.class_source import module_file
-from physml.config.load import WORDS, coerce
+from physml.config.load import WORDS, coerce, refuse_unknown
 from physml.report.figure.spec import FigureSpec, Panel, Series
 
 SIMULATIONS = ("tasks.", "physml.lab.simulate.")  # where a function that a config names may stand
@@ -62,7 +62,10 @@ def _argument(value: Any, hint: Any, where: str) -> Any:
         raise ConfigError(f"{where} must not be a mapping; got {value!r}.")
     if hint in WORDS:
         return coerce(value, hint, where)
-    return np.array(value, float) if isinstance(value, list) else value
+    try:
+        return np.array(value, float) if isinstance(value, list) else value
+    except ValueError as error:
+        raise ConfigError(f"{where} must be numbers in a list; got {value!r}.") from error
 
 
 def _checked(name: str, result: Any) -> Arrays:
@@ -105,6 +108,5 @@ def function_of(target: str) -> Callable[..., Any]:
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
     functions = {n: f for n, f in vars(loaded).items() if inspect.isfunction(f) and f.__module__ == spec.name}
-    if name not in functions:
-        raise ConfigError(f"{module} has no function {name}. {suggest(name, functions)}")
+    refuse_unknown([name], functions, f"{module} has no function ")
     return functions[name]

@@ -15,20 +15,23 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
-from physml.base.errors import ConfigError, suggest
+from physml.base.check import count
+from physml.base.errors import ConfigError
 from physml.base.paths import CONF
 from physml.config import conf_files
-from physml.config.load import load
+from physml.config.load import load, refuse_unknown
 from physml.report.table import spec as table_spec
 from physml.report.table.spec import (
     Run,
     TableSpec,
+    check_numbers,
     find_file,
     find_table,
     load_table,
     natural,
     only_ranked,
 )
+from physml.report.text.document import grouped
 
 Kind = Literal[
     "curves", "points", "histogram", "arrays", "ranks", "trajectories", "simulation", "measurement"
@@ -151,22 +154,23 @@ class FigureSpec:
         if (self.kind == "ranks") != (self.table is not None):
             raise ConfigError("a table belongs to kind ranks, and to no other kind.")
         self._has("panels", "panels", bool(self.panels), self.kind != "ranks")
-        each = all(
-            series.metric or (series.points and all(point.metric for point in series.points))
-            for panel in self.panels
-            for series in panel.series
-        )
+        each = all(s.metric or (s.points and all(p.metric for p in s.points)) for s in self.series)
         if self.kind in ("curves", "points") and self.metric is None and not each:
             raise ConfigError(f"kind {self.kind} needs a metric.")
         if self.kind in WITHOUT_RUNS and not (self.function or all(panel.function for panel in self.panels)):
             raise ConfigError(f"kind {self.kind} needs a function.")
         if self.kind not in (*WITHOUT_RUNS, "ranks") and not self.seeds:
             raise ConfigError("seeds must name at least one run; got none.")
-        if self.columns is not None and self.columns < 1:
-            raise ConfigError(f"columns must be positive; got {self.columns}.")
+        check_numbers("splits", self.splits)
+        check_numbers("seeds", self.seeds or (0,))
+        count("bins", self.bins)
+        if self.columns is not None:
+            count("columns", self.columns)
         for limits in (self.y_limits, *(panel.y_limits for panel in self.panels)):
             if limits and (len(limits) != 2 or not limits[0] < limits[1]):
                 raise ConfigError(f"y_limits must be a number and a greater one; got {list(limits)}.")
+            if limits and self.y_scale == "log" and limits[0] <= 0:
+                raise ConfigError(f"y_limits must be positive on a logarithmic axis; got {list(limits)}.")
         for panel in self.panels:
             self._check_panel(panel)
 
@@ -181,6 +185,7 @@ class FigureSpec:
         for series in panel.series:
             of_runs = self.kind not in (*WITHOUT_RUNS, "points")
             where = f"panel {panel.title}, series {series.label}: "
+            check_numbers(f"{where}seeds", series.seeds or (0,))
             self._has("an experiment", "experiment", series.experiment is not None, of_runs, where)
             self._has("points", "points", bool(series.points), self.kind == "points", where)
             of_array = self.kind in ("histogram", "arrays")
@@ -193,17 +198,15 @@ class FigureSpec:
             raise ConfigError(f"{where}kind {self.kind} {rule}.")
 
     @property
+    def series(self) -> list[Series]:
+        return [series for panel in self.panels for series in panel.series]
+
+    @property
     def runs(self) -> list[Run]:
         """Every run that the figure wants, each once."""
         if self.table is not None:
             return self.ranked_table().runs
-        runs = [
-            (experiment, *place)
-            for panel in self.panels
-            for series in panel.series
-            for experiment in series.experiments
-            for place in self.places_of(series)
-        ]
+        runs = ((e, *place) for s in self.series for e in s.experiments for place in self.places_of(s))
         return list(dict.fromkeys(runs))
 
     def scores_of(self, series: Series) -> list[tuple[str, str]]:
@@ -216,12 +219,9 @@ class FigureSpec:
     @property
     def metrics(self) -> dict[str, dict[str, None]]:
         """Experiment -> the metrics of its evaluations that are drawn; which way is better plays no part."""
-        metrics: dict[str, dict[str, None]] = {}
-        for series in (series for panel in self.panels for series in panel.series):
-            for experiment, metric in self.scores_of(series):
-                if metric.startswith(("test/", "valid/")):
-                    metrics.setdefault(experiment, {})[metric] = None
-        return metrics
+        scores = (score for series in self.series for score in self.scores_of(series))
+        known = grouped((experiment, m) for experiment, m in scores if m.startswith(("test/", "valid/")))
+        return {experiment: dict.fromkeys(metrics) for experiment, metrics in known.items()}
 
     def seeds_of(self, series: Series) -> tuple[int, ...]:
         return series.seeds or self.seeds
@@ -235,9 +235,10 @@ class FigureSpec:
         shown_table = load_table(find_table(self.table or ""))
         if not shown_table.ranks:
             raise ConfigError(f"{self.id}: table {self.table} names no columns to rank its rows over.")
-        for key in (key for keys in self.families.values() for key in keys):
-            if key not in shown_table.ranks:
-                raise ConfigError(f"{self.id}: families: {suggest(key, shown_table.ranks)}")
+        for family, keys in self.families.items():
+            if not keys:
+                raise ConfigError(f"{self.id}: families: {family} must name at least one column; got none.")
+            refuse_unknown(keys, shown_table.ranks, f"{self.id}: families: {self.table} ranks no column ")
         return only_ranked(shown_table.with_seeds(self.seeds) if self.seeds else shown_table)
 
     def with_seeds(self, seeds: tuple[int, ...]) -> "FigureSpec":
@@ -288,4 +289,4 @@ def experiments_of(spec: FigureSpec) -> list[str]:
     """The experiments of a figure, each once, in the order of the panels, or of the rows of its table."""
     if spec.table is not None:
         return table_spec.experiments_of(spec.ranked_table())
-    return list(dict.fromkeys(e for panel in spec.panels for s in panel.series for e in s.experiments))
+    return list(dict.fromkeys(e for series in spec.series for e in series.experiments))

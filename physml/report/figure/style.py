@@ -95,11 +95,6 @@ def evenly(x: np.ndarray, log: bool, n: int, offset: float = 0.0) -> list[int]:
     return sorted({int(i) for i in np.abs(place[:, None] - places).argmin(axis=0)})
 
 
-def marked(x: np.ndarray, log: bool, offset: float) -> list[int]:
-    """Which points of a line get a marker: some, or none where x goes back."""
-    return [] if (np.diff(x) < 0).any() else evenly(x, log, ON_A_LINE, 0.1 + 0.8 * offset)
-
-
 def span(numbers: Collection[int]) -> str:
     """Counts in words.
 

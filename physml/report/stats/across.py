@@ -75,10 +75,9 @@ def mean_ranks(scores: Mapping[str, Sequence[float]], better: Sequence[Better]) 
     with np.errstate(invalid="ignore"):
         p = float(friedmanchisquare(*ranks).pvalue)
     p = 1.0 if math.isnan(p) else p  # all rows are tied in all columns
-    quantile = _tukey(k, math.inf)
-    mean = zip(scores, (ranks.sum(axis=1) / n).tolist(), strict=True)
-    ordered = dict(sorted(mean, key=lambda item: item[1]))
-    return Ranks(ordered, n, p, quantile * math.sqrt(k * (k + 1) / (6 * n)))
+    mean = dict(zip(scores, (ranks.sum(axis=1) / n).tolist(), strict=True))
+    ordered = {row: mean[row] for row in sorted(mean, key=mean.__getitem__)}
+    return Ranks(ordered, n, p, _tukey(k, math.inf) * math.sqrt(k * (k + 1) / (6 * n)))
 
 
 def _sign(better: Better) -> float:
@@ -185,18 +184,14 @@ def rank_gaps(
         if len(sizes) != 1 or (n := sizes.pop()) < N_FOR_VERDICT:
             return {}
         numbers.append(n)
-        last = [_sign(direction) * np.inf] * n
-        values = _sign(direction) * np.array(
-            [last if runs_of_row is None else runs_of_row for runs_of_row in column]
+        values = np.array(
+            [[np.inf] * n if sample is None else _sign(direction) * np.array(sample) for sample in column]
         )
         drawn = values[:, rng.integers(n, size=(RESAMPLES, n))].mean(2)
         total += rankdata(drawn, axis=0)
         point += rankdata([_tied(mean) for mean in values.mean(1)])
-    start = int(point.argmin()) if first is None else list(runs).index(first)
+    first = first or list(runs)[point.argmin()]
+    start = list(runs).index(first)
     gaps, apart = (total - total[start]) / len(better), (point - point[start]) / len(better)
-    gaps_of_rows = {
-        row: _interval(float(apart[i]), gaps[i], numbers, len(runs))
-        for i, row in enumerate(runs)
-        if i != start
-    }
-    return dict(sorted(gaps_of_rows.items(), key=lambda item: item[1].mean))
+    behind = {row: _interval(float(apart[i]), gaps[i], numbers, len(runs)) for i, row in enumerate(runs)}
+    return {row: behind[row] for row in sorted(behind, key=lambda row: behind[row].mean) if row != first}

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar, get_args
 
 from physml.base.errors import InputError
 from physml.report.stats.summary import (
@@ -18,9 +18,10 @@ from physml.report.stats.summary import (
     t_quantile,
 )
 
-ClaimVerdict = Literal[
+ClaimVerdict = Literal[  # behind the first one the gravest comes first
     "holds", "contradicted", "not seen with our settings", "cannot be told apart", "rows not tuned alike"
 ]
+Key = TypeVar("Key")
 ALPHA = 1 - LEVEL
 DIGITS = 9  # of the greatest value: differences below come from rounding, and must not break ties
 
@@ -66,11 +67,7 @@ def p_text(p: float) -> str:
 
 
 def gain(
-    first: Values,
-    second: Values,
-    better: Better,
-    spread: Spread = "runs",
-    test_to_train: float | None = None,
+    first: Values, second: Values, better: Better, spread: Spread = "runs", test_to_train: float | None = None
 ) -> Gain:
     """The paired difference of two rows, positive where `first` is better.
 
@@ -146,14 +143,14 @@ def less(difference: Gain, amount: float) -> Gain:
     return dataclasses.replace(difference, **shifted)
 
 
-def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+def holm(p_values: Mapping[Key, float]) -> dict[Key, float]:
     """p-values adjusted for being several: reject at alpha where the adjusted one is below (Holm 1979).
 
     Example:
         >>> holm({"a": 0.01, "b": 0.04, "c": 0.03})
         {'a': 0.03, 'c': 0.06, 'b': 0.06}
     """
-    adjusted: dict[str, float] = {}
+    adjusted: dict[Key, float] = {}
     largest = 0.0
     for rank, (key, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
         largest = max(largest, min(1.0, (len(p_values) - rank) * p))
@@ -208,8 +205,4 @@ def all_verdict(parts: Sequence[ClaimVerdict | None]) -> ClaimVerdict | None:
     """The verdict on a claim of several parts: it holds if all do; else the gravest part speaks."""
     if not parts or None in parts:
         return "contradicted" if "contradicted" in parts else None
-    gravest: tuple[ClaimVerdict, ...] = (
-        *("contradicted", "not seen with our settings", "cannot be told apart"),
-        "rows not tuned alike",
-    )
-    return next((verdict for verdict in gravest if verdict in parts), "holds")
+    return next((verdict for verdict in get_args(ClaimVerdict)[1:] if verdict in parts), "holds")

@@ -97,46 +97,34 @@ def compare(
     rounding = 0.0 if published.digits is None else 0.5 * 10.0**-published.digits
     readings = []
     for assumption, offsets in _readings(ours, published):
-        outer, inner = (_widened(offsets(level), search, level) for level in LEVELS)
-        low, high = delta + outer[0] - rounding, delta + outer[1] + rounding
-        agreed = _inside(delta + inner[0], delta + inner[1], margin + rounding if margin else 0.0)
-        readings.append(Reading(assumption, low, high, "agrees" if agreed else _outcome(low, high)))
+        ends = []
+        for level in LEVELS:
+            half = t_quantile(len(search.values) - 1, level) * search.sd if search else 0.0
+            below, above = offsets(level)
+            ends.append((delta + (below - half), delta + (above + half)))
+        (low, high), inner = ends
+        outcome = _outcome(low - rounding, high + rounding, inner, margin and margin + rounding)
+        readings.append(Reading(assumption, low - rounding, high + rounding, outcome))
     return Comparison(delta, tuple(readings))
 
 
-def _widened(ends: tuple[float, float], search: SearchSpread | None, level: float) -> tuple[float, float]:
-    half = t_quantile(len(search.values) - 1, level) * search.sd if search else 0.0
-    return ends[0] - half, ends[1] + half
-
-
-def _inside(low: float, high: float, margin: float) -> bool:
-    slack = 1e-9 * margin  # 0.2 + 0.05 must hold 0.25
-    return margin > 0 and -margin - slack <= low and high <= margin + slack
-
-
-def _outcome(low: float, high: float) -> Outcome:
-    if low > 0:
-        return "better"
-    return "worse" if high < 0 else "cannot be told apart"
+def _outcome(low: float, high: float, inner: tuple[float, float], margin: float) -> Outcome:
+    most = (1 + 1e-9) * margin  # 0.2 + 0.05 must hold 0.25
+    if margin and -most <= inner[0] and inner[1] <= most:
+        return "agrees"
+    return "better" if low > 0 else "worse" if high < 0 else "cannot be told apart"
 
 
 def _readings(ours: Summary, published: Published) -> Iterator[tuple[str, Offsets]]:
     """Each reading of a printed number, with the ends of delta's interval at a level, less the estimate."""
-    n, sd = ours.n, ours.sd or 0.0
-    if published.statistic != "best":
-        if published.sd is not None:
-            k = published.independent or published.n or FEWEST_WITH_SD
-            known = f"mean of {k}" if published.n else f"mean of at least {k}"
-            yield (
-                known,
-                functools.partial(
-                    _welch, sd / math.sqrt(n), n - 1, (published.sample_sd or 0.0) / math.sqrt(k), k - 1
-                ),
-            )
-        else:
-            k = published.independent or published.n or 1
-            known = f"mean of {k}, spread as ours" if published.n else "mean of any number, spread as ours"
-            yield known, functools.partial(_equal_spread, sd, n, k)
+    n, sd, theirs = ours.n, ours.sd or 0.0, published.sample_sd
+    k = published.independent or published.n or (1 if theirs is None else FEWEST_WITH_SD)
+    if published.statistic != "best" and theirs is not None:
+        known = f"mean of {k}" if published.n else f"mean of at least {k}"
+        yield known, functools.partial(_welch, sd / math.sqrt(n), n - 1, theirs / math.sqrt(k), k - 1)
+    elif published.statistic != "best":
+        known = f"mean of {k}, spread as ours" if published.n else "mean of any number, spread as ours"
+        yield known, functools.partial(_equal_spread, sd, n, k)
     if published.statistic == "best" or (published.statistic != "mean" and published.sd is None):
         for k in (published.n,) if published.n else BEST_OF:
             yield f"best of {k}, spread as ours", functools.partial(_best_of, sd, n, k)

@@ -97,20 +97,17 @@ def judged(spec: TableSpec, of: Mapping[str, Runs]) -> tuple[tuple[ClaimPart, ..
         return (), None
     pairs = list(_pairs(spec, spec.claim, of))
     gains = [pair.gain(spec) for pair in pairs]
-    raw = {
-        str(k): p
-        for k, (pair, pair_gain) in enumerate(zip(pairs, gains, strict=True))
-        if pair.whole
-        and pair_gain is not None
-        and (p := less(pair_gain, pair.least).p_value(pair.margin)) is not None
-    }
-    adjusted = holm(raw)
+    raw = [
+        less(pair_gain, pair.least).p_value(pair.margin) if pair.whole and pair_gain else None
+        for pair, pair_gain in zip(pairs, gains, strict=True)
+    ]
+    adjusted = holm({k: p for k, p in enumerate(raw) if p is not None})
     parts = []
     for k, (pair, pair_gain) in enumerate(zip(pairs, gains, strict=True)):
-        p = adjusted.get(str(k))
-        word = None if pair_gain is None else pair.verdict(pair_gain, p, len(raw))
+        p = adjusted.get(k)
+        word = None if pair_gain is None else pair.verdict(pair_gain, p, len(adjusted))
         if pair_gain and pair.margin is not None and word in ("contradicted", "not seen with our settings"):
-            p = unlike_p(pair_gain, pair.margin, len(raw))
+            p = unlike_p(pair_gain, pair.margin, len(adjusted))
         parts.append(ClaimPart(pair.text, pair.column.key, pair_gain, p, word, pair.ratio, pair.chance(spec)))
     return tuple(parts), all_verdict([part.verdict for part in parts])
 

@@ -15,7 +15,7 @@ from itertools import product
 from types import MappingProxyType
 from typing import Any
 
-from physml.base.errors import suggest
+from physml.base.errors import ConfigError, suggest
 from physml.records.costs import REFERENCE_GFLOPS, Rest, core_hours, of_record, rest, seconds
 from physml.records.schema import Record, scores_of
 from physml.records.searches import SearchSpread
@@ -120,6 +120,11 @@ class Table:
         """The cells with a printed number."""
         return [cell for cell in self.cells if cell.published is not None]
 
+    @property
+    def mean_ranks(self) -> dict[str, float]:
+        """Row -> mean rank, the best first; empty without a ranking."""
+        return self.ranking.ranks.mean if self.ranking and self.ranking.ranks else {}
+
     def column(self, key: str) -> list[CellResult]:
         return [cell for cell in self.cells if cell.column == key]
 
@@ -151,13 +156,16 @@ def collect(
         identities: experiment -> the identity that its runs must have now, None if it can't be composed.
         records: Records of any experiments; one counts if identity, split and seed are the wanted ones.
         running: The runs (experiment, split, seed) that a process works on.
-        yours: Records shown on lines of their own.
+        yours: Records shown on lines of their own. ConfigError for one of an experiment of no row.
         blocked: experiment -> the reason why it can't be run here (missing data, missing extra).
         hours: identity -> core-hours of a run, where no record has them.
         ranks: False leaves out the ranking of the rows, which takes longer than all the rest.
     """
     records = list(records)
     of = {e: Runs.find(e, identities.get(e), records, spec.places_of(e)) for e in experiments_of(spec)}
+    for record in yours:
+        if not any(runs.owns(record) for runs in of.values()):
+            raise ConfigError(f"{spec.id} has no row for a run of {record['experiment']} to stand beside.")
     places = product(spec.rows, spec.columns)
     cells = tuple(_cell(spec, row, column, of, running, yours, blocked) for row, column in places)
     counted = [r for runs in of.values() for r in runs.finished.values()]
@@ -206,14 +214,11 @@ def _cell(
     blocked: Mapping[str, str],
 ) -> CellResult:
     cell = spec.cell(row, column)
-    known = CellResult(
-        row=row.label,
-        column=column.key,
-        published=cell.published,
-        state=_never_run(cell.published),
-        params_paper=cell.params,
-        extra=row.extra,
-    )
+    never = State("no printed number, not run") if cell.published is None else State("not run here")
+    if cell.published and cell.published.quoted:
+        never = State("quoted", cell.published.quoted)
+    about: dict[str, Any] = {"published": cell.published, "params_paper": cell.params, "extra": row.extra}
+    known = CellResult(row.label, column.key, state=never, **about)
     if not cell.experiment:
         return known
     runs = of[cell.experiment]
@@ -238,7 +243,7 @@ def _cell(
         search=search,
         within=stats.within_splits(values) if spec.spread == "splits" and len(values) > 1 else None,
         over=min(gains.items(), key=lambda named: named[1].mean, default=None),
-        params_ours=some[0].get("n_parameters") if some else None,
+        params_ours=runs.first.get("n_parameters"),
         core_hours=sum(map(core_hours, some)) if costs else None,
         train_s=_median(map(seconds, some)),
         ms_per_step=_median(cost["ms_per_step"] for cost in costs),
@@ -247,12 +252,6 @@ def _cell(
     )
     state = _state(column, cell, runs, known, spec.spread, running, blocked.get(cell.experiment))
     return dataclasses.replace(known, state=state)
-
-
-def _never_run(published: Published | None) -> State:
-    if published is None:
-        return State("no printed number, not run")
-    return State("quoted", published.quoted) if published.quoted else State("not run here")
 
 
 def _state(
@@ -341,18 +340,14 @@ def _unlike(spec: TableSpec, of: Mapping[str, Runs]) -> Iterator[str]:
     for row in spec.rows:
         texts: dict[str, list[str]] = {}
         for column in spec.columns if row.extra else ():
-            config = _config(of.get(spec.cell(row, column).experiment or ""))
-            cells = [spec.cell(other, column) for other in spec.rows if other is not row]
-            others = [theirs for cell in cells if (theirs := _config(of.get(cell.experiment or "")))]
-            if config and (text := differs_in(config, others)):
+            experiments = {other.label: spec.cell(other, column).experiment for other in spec.rows}
+            configs = {label: of[e].first.get("config") for label, e in experiments.items() if e}
+            own = configs.pop(row.label, None)
+            if own and (text := differs_in(own, [*filter(None, configs.values())])):
                 texts.setdefault(text, []).append(column.title)
         for text, titles in texts.items():
             where = f", {', '.join(titles)}" if len(texts) > 1 else ""
             yield f"{row.label}{where} differs in: {text}"
-
-
-def _config(runs: Runs | None) -> Mapping[str, Any] | None:
-    return next((record.get("config") for record in runs.finished.values()), None) if runs else None
 
 
 def outcomes(table: Table) -> Counter[str]:
@@ -369,9 +364,8 @@ def outcomes(table: Table) -> Counter[str]:
 def table_state(table: Table) -> str:
     """One line for a list of tables: how many runs are there, and the outcomes."""
     requested = len(table.spec.runs)
-    per: dict[str, int] = {}
+    done: Counter[str] = Counter()
     for placed in table.placed:
-        if experiment := placed.cell.experiment:
-            per[experiment] = max(per.get(experiment, 0), placed.result.done)
+        done |= Counter({placed.cell.experiment or "": placed.result.done})
     counts = ", ".join(f"{count} {word}" for word, count in outcomes(table).items())
-    return f"{sum(per.values())}/{requested} runs" + (f"; {counts}" if counts else "")
+    return f"{done.total()}/{requested} runs" + (f"; {counts}" if counts else "")

@@ -70,12 +70,8 @@ def _number(hours: float) -> str:
 def fact_lines(table: Table) -> list[str]:
     """The lines below a table."""
     spec, facts = table.spec, table.facts
-    seeds = "; ".join(
-        [
-            ", ".join(map(str, spec.seeds)),
-            *(f"{row.label}: {', '.join(map(str, row.seeds))}" for row in spec.rows if row.seeds),
-        ]
-    )
+    own = (f"{row.label}: {', '.join(map(str, row.seeds))}" for row in spec.rows if row.seeds)
+    seeds = "; ".join([", ".join(map(str, spec.seeds)), *own])
     splits = f"; splits {', '.join(map(str, spec.splits))}" if len(spec.splits) > 1 else ""
     splits += ", each with one of the seeds" if spec.paired else ""
     over_splits = spec.spread == "splits" and not spec.paired
@@ -100,16 +96,16 @@ def fact_lines(table: Table) -> list[str]:
         many = "run was" if facts.dirty == 1 else "runs were"
         lines.append(f"{facts.dirty} {many} made on uncommitted code: no commit holds what produced them")
     if facts.devices:
-        device = ", ".join(facts.devices)
-        extra = [*facts.precisions, *facts.backends]
-        lines.append(f"Device: {device}" + (f" ({', '.join(extra)})" if extra else ""))
+        extra = ", ".join([*facts.precisions, *facts.backends])
+        lines.append(f"Device: {', '.join(facts.devices)}" + (f" ({extra})" if extra else ""))
     if facts.dates:
         lines.append(", ".join(filter(None, [f"Trained: {' to '.join(facts.dates)}", hours_text(facts)])))
     if searched := list(searched_here(facts.provenance)):
         lines.append(f"Settings not published, searched or chosen here: {', '.join(searched)}")
     lines += [f"Short budget: {short}" for short in facts.shorts]
     lines += [f"Data of {note}" for note in facts.notes]
-    lines += [f"Data {UNPROVEN[how]}: {', '.join(names)}" for how, names in facts.unproven.items()]
+    for how, names in facts.unproven.items():
+        lines.append(f"Data {UNPROVEN.get(how, f'verified in another way ({how})')}: {', '.join(names)}")
     return lines
 
 

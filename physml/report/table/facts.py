@@ -1,6 +1,7 @@
 """Provenance of a table's numbers: code, machine, data, rules."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,21 +33,13 @@ class Facts:
 
 def facts_of(records: Sequence[Record]) -> Facts:
     def each(*path: str) -> tuple[str, ...]:
-        values = set()
-        for record in records:
-            value: Any = record
-            for key in path:
-                value = (value or {}).get(key)
-            if value is not None:
-                values.add(str(value))
-        return tuple(sorted(values))
+        values: list[Any] = list(records)
+        for key in path:
+            values = [(value or {}).get(key) for value in values]
+        return tuple(sorted({str(value) for value in values if value is not None}))
 
     days = sorted(day[:10] for day in each("ended"))
-    provenance = {
-        r["experiment"]: str(origin["kind"])
-        for r in records
-        if (origin := r.get("provenance")) and origin.get("kind")
-    }
+    kinds = {r["experiment"]: (r.get("provenance") or {}).get("kind") for r in records}
     return Facts(
         runs=len(records),
         hours=_hours(records),
@@ -59,41 +52,37 @@ def facts_of(records: Sequence[Record]) -> Facts:
         rules=each("selected", "rule"),
         dates=tuple(dict.fromkeys(days[:1] + days[-1:])),
         shorts=each("short"),
-        provenance=dict(sorted(provenance.items())),
-        notes=_notes(records),
+        provenance={experiment: str(kind) for experiment, kind in sorted(kinds.items()) if kind},
+        notes=tuple(
+            sorted({f"{r['experiment']}: {note}" for r in records for note in _data(r).get("notes", ())})
+        ),
         unproven=_unproven(records),
     )
 
 
 def _hours(records: Sequence[Record]) -> dict[str, float]:
-    hours: dict[str, float] = {}
+    hours: defaultdict[str, float] = defaultdict(float)
     for record in records:
         if spent := core_hours(record):
             device = str((record.get("machine") or {}).get("device"))
             kind = "core-hours" if device == "cpu" else "GPU-hours"
             unit = f"hours on {device.replace(MOVED, ', then ')}" if MOVED in device else kind
-            hours[unit] = hours.get(unit, 0.0) + spent
+            hours[unit] += spent
     return dict(sorted(hours.items(), key=lambda item: item[0] != "core-hours"))
 
 
-def _notes(records: Sequence[Record]) -> tuple[str, ...]:
-    notes = {
-        f"{record['experiment']}: {note}"
-        for record in records
-        for note in (record.get("data") or {}).get("notes", ())
-    }
-    return tuple(sorted(notes))
+def _data(record: Record) -> Mapping[str, Any]:
+    return record.get("data") or {}
 
 
 def _unproven(records: Sequence[Record]) -> dict[str, tuple[str, ...]]:
     """Data files whose bytes were not compared with a published checksum, by what was done instead."""
     unproven: dict[str, set[str]] = {}
     for record in records:
-        data = record.get("data") or {}
-        for file in data.get("files", ()):
+        for file in _data(record).get("files", ()):
             how = file.get("verified")
-            if how == "first seen" and proof.doubt({**data, "files": [file]}) is None:
-                continue  # its checksum was found later
-            if how not in (None, "bytes", "fixture"):
+            # The checksum of a file that was first seen may have been found later.
+            found_later = how == "first seen" and not proof.doubt({**_data(record), "files": [file]})
+            if how not in (None, "bytes", "fixture") and not found_later:
                 unproven.setdefault(how, set()).add(file["name"])
     return {how: tuple(sorted(names)) for how, names in sorted(unproven.items())}

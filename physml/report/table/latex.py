@@ -42,26 +42,30 @@ def latex_table(
     chosen = [column for column in table.spec.columns if column.key in (columns or keys)]
     body = {label: [tex(label)] for label in labels}
     for column in chosen:
-        cells = {cell.row: cell for cell in table.column(column.key) if cell.row in labels}
+        cells = [table.of[label, column.key] for label in labels]
         for form in show:
-            best = _best(cells, column, form) if bold_best else set()
-            for label in labels:
-                cell = cells[label]
+            best = _best(cells, column, form, decimals(table, column)) if bold_best else set()
+            for cell in cells:
                 own = {"published": printed_text(cell.published), "outcome": cell.state.word}
                 if _unfit(cell):
                     own |= dict.fromkeys(OURS, NONE)
                 text = tex((cell_texts(cell, column, decimals(table, column)) | own)[form])
-                body[label].append(_bold(text) if label in best else text)
+                body[cell.row].append(_bold(text) if cell.row in best else text)
     shown = [line for label, line in body.items() if label in rows or set(line[1:]) != {tex(NONE)}]
     lines = [" & ".join(line) + r" \\" for line in shown]
     closing = (r"\bottomrule", r"\end{tabular}", r"\end{table}")
-    return "\n".join([*_opening(table, chosen, show, bold_best), *lines, *closing]) + "\n"
+    counts = (table.of[label, column.key] for label in labels for column in chosen)
+    runs = sorted({cell.summary.n for cell in counts if cell.summary and not _unfit(cell)})
+    opening = _opening(table, chosen, show, runs, bold_best)
+    return "\n".join([*opening, *lines, *closing]) + "\n"
 
 
-def _opening(table: Table, columns: Sequence[Column], show: Sequence[str], bold_best: bool) -> list[str]:
+def _opening(
+    table: Table, columns: Sequence[Column], show: Sequence[str], runs: list[int], bold_best: bool
+) -> list[str]:
+    """The lines above the rows. runs: how many the numbers shown are over."""
     spec, n = table.spec, len(show)
     titles = [tex(column.heading) for column in columns]
-    runs = sorted({cell.summary.n for cell in table.cells if cell.summary and not _unfit(cell)})
     caption = f"{spec.title} ({spec.source})."
     if {"ours", "interval"} & set(show) and runs:
         unit = "splits" if spec.spread == "splits" else "runs"
@@ -82,14 +86,8 @@ def _opening(table: Table, columns: Sequence[Column], show: Sequence[str], bold_
         return [*head, " & ".join(["Model", *titles]) + r" \\", r"\midrule"]
     spans = [rf"\multicolumn{{{n}}}{{c}}{{{title}}}" for title in titles]
     rules = " ".join(rf"\cmidrule(lr){{{2 + n * i}-{1 + n * (i + 1)}}}" for i in range(len(columns)))
-    names = [form for _ in columns for form in show]
-    return [
-        *head,
-        " & ".join(["", *spans]) + r" \\",
-        rules,
-        " & ".join(["Model", *names]) + r" \\",
-        r"\midrule",
-    ]
+    names = " & ".join(["Model", *len(columns) * [*show]])
+    return [*head, " & ".join(["", *spans]) + r" \\", rules, rf"{names} \\", r"\midrule"]
 
 
 def _labels(table: Table, patterns: Sequence[str]) -> list[str]:
@@ -103,14 +101,15 @@ def _labels(table: Table, patterns: Sequence[str]) -> list[str]:
     return list(labels) or known
 
 
-def _best(cells: dict[str, CellResult], column: Column, form: str) -> set[str]:
-    """The rows with the best value; several where they are equal."""
+def _best(cells: Sequence[CellResult], column: Column, form: str, places: int) -> set[str]:
+    """The rows with the best value; several where they are equal, of ours as they are shown."""
+    values: dict[str, float] = {}
     if form == "ours":
-        means = {label: None if _unfit(cell) else cell.eligible for label, cell in cells.items()}
-        return column.best({label: mean for label, mean in means.items() if mean is not None})
-    if form == "published":
-        return column.best({label: cell.published.value for label, cell in cells.items() if cell.published})
-    return set()
+        means = {cell.row: cell.eligible for cell in cells if not _unfit(cell)}
+        values = {row: round(mean, places) for row, mean in means.items() if mean is not None}
+    elif form == "published":
+        values = {cell.row: cell.published.value for cell in cells if cell.published}
+    return column.best(values)
 
 
 def _unfit(cell: CellResult) -> bool:

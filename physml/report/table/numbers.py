@@ -138,7 +138,9 @@ def cell_texts(cell: CellResult, column: Column, places: int) -> dict[str, str]:
     time: the median over runs of the whole training (`costs.seconds`), and of one step. memory:
     the median of the peak: of the process on a CPU, of the device's memory on a GPU.
     """
-    ours = NONE if cell.params_ours is None else f"{cell.params_ours:,}"
+    ours, time = NONE if cell.params_ours is None else f"{cell.params_ours:,}", NONE
+    if cell.train_s is not None and cell.ms_per_step is not None:
+        time = f"{span_text(cell.train_s)}, {span_text(cell.ms_per_step / 1000)}"
     return {
         "published": published_text(cell.published),
         "ours": mean_text(cell.summary, places),
@@ -148,9 +150,7 @@ def cell_texts(cell: CellResult, column: Column, places: int) -> dict[str, str]:
         "difference": difference_text(cell, column, places),
         "settings": NONE if cell.settings is None else str(cell.settings),
         "parameters": f"{ours} (paper {cell.params_paper})" if cell.params_paper else ours,
-        "time": NONE
-        if cell.train_s is None or cell.ms_per_step is None
-        else f"{span_text(cell.train_s)}, {span_text(cell.ms_per_step / 1000)}",
+        "time": time,
         "memory": NONE if cell.peak_memory_mib is None else size_text(cell.peak_memory_mib),
     }
 

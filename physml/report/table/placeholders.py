@@ -30,6 +30,8 @@ def filled(text: str, rows: Collection[str], columns: Collection[str], fill: Fil
         part = rest.pop() if rest and rest[-1] in PARTS else "ours"
         column = rest.pop(0) if rest else next(iter(columns))
         labels = label.split("//") if part == "times" else [label]
+        if part == "times" and len(labels) != 2:
+            raise ConfigError(f"finding: times must be of two rows, A//B; got {label!r}.")
         checks = [("row", row, rows) for row in labels]
         for what, name, known in [*checks, ("column", column, columns), *(("part", r, PARTS) for r in rest)]:
             if name not in known:

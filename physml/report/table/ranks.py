@@ -12,7 +12,7 @@ from physml.report.stats.claims import p_text
 from physml.report.stats.summary import N_FOR_VERDICT, Spread, independent, summarise_runs
 from physml.report.table.runs import Runs, incomparable
 from physml.report.table.spec import Column, Row, TableSpec
-from physml.report.text.document import NONE, Block, Grid, Lines, letters
+from physml.report.text.document import NONE, Block, Grid, Lines, grouped, letters
 
 FEWEST_ROWS = 3
 MEAN_RANK = "mean rank"  # the state of a row's line in the CSV file
@@ -105,20 +105,18 @@ def _last(
 
 def _lacking(spec: TableSpec, row: Row, columns: Sequence[Column], of: Mapping[str, Runs]) -> str:
     """Why a row cannot be ranked: `not run on Texas, Film`, `3/10 runs on Film`; empty if it can be."""
-    reasons: dict[str, list[str]] = {}
-    for column in columns:
+
+    def reason(column: Column) -> str | None:
         cell = spec.cell(row, column)
         runs = of.get(cell.experiment or "")
-        reason = None
         if runs is None or not (done := len(runs.values(column))):
-            reason = "not run"
-        elif done < len(runs.places):
-            reason = f"{done}/{len(runs.places)} runs"
-        else:
-            reason = incomparable(column, cell, runs)
-        if reason:
-            reasons.setdefault(reason, []).append(column.title)
-    return "; ".join(f"{reason} on {', '.join(titles)}" for reason, titles in reasons.items())
+            return "not run"
+        if done < len(runs.places):
+            return f"{done}/{len(runs.places)} runs"
+        return incomparable(column, cell, runs)
+
+    reasons = grouped((reason(column), column.title) for column in columns)
+    return "; ".join(f"{why} on {', '.join(titles)}" for why, titles in reasons.items() if why)
 
 
 # --- in words
@@ -130,28 +128,23 @@ def rank_blocks(ranking: Ranking | None) -> tuple[Block, ...]:
         return ()
     titles = ", ".join(column.title for column in ranking.columns)
     heading = f"Mean ranks over {len(ranking.columns)} columns: {titles}"
-    ranks = ranking.ranks
-    if ranks is None:
+    if (ranks := ranking.ranks) is None:
         return (Lines((TOO_FEW, *_left_out(ranking)), heading, "items"),)
     groups = ranks.groups()
     unit = ranking.columns[0].unit
-    heads: tuple[str, ...] = ("model", MEAN_RANK, "groups")
-    if ranking.middle:
-        heads = (*heads, f"interquartile mean{f' [{unit}]' if unit else ''}", "95 % interval")
-    if ranking.behind:
-        heads = (*heads, "behind the first")
+    middle = f"interquartile mean{f' [{unit}]' if unit else ''}"
+    heads = ("model", MEAN_RANK, "groups", middle, "95 % interval", "behind the first")
     places = _places(ranking.middle.values())
-    grid_lines = []
+    lines = []
     for row, rank in ranks.mean.items():
         within = [letters(i) for i, group in enumerate(groups) if row in group]
-        line: tuple[str, ...] = (row, f"{rank:.2f}", " ".join(within) or NONE)
-        if ranking.middle:
-            line = (*line, *_interval(ranking.middle.get(row), places))
-        if ranking.behind:
-            line = (*line, " ".join(dict.fromkeys(_interval(ranking.behind.get(row), 2))))
-        grid_lines.append(line)
+        behind = " ".join(dict.fromkeys(_interval(ranking.behind.get(row), 2)))
+        middle_of_row = _interval(ranking.middle.get(row), places)
+        lines.append((row, f"{rank:.2f}", " ".join(within) or NONE, *middle_of_row, behind))
+    grid = Grid(heads, tuple(lines), heading)
+    empty = [*(() if ranking.middle else (3, 4)), *(() if ranking.behind else (5,))]
     below = Lines((tests_text(ranks), *_budget(ranking), *_left_out(ranking)), look="items")
-    return Grid(heads, tuple(grid_lines), heading), below
+    return grid.without(empty), below
 
 
 def rank_rules(ranking: Ranking | None) -> Iterator[str]:
@@ -210,10 +203,7 @@ def _budget(ranking: Ranking) -> Iterator[str]:
 
 
 def _left_out(ranking: Ranking) -> Iterator[str]:
-    by_reason: dict[str, list[str]] = {}
-    for row, reason in ranking.left_out.items():
-        by_reason.setdefault(reason, []).append(row)
-    if by_reason:
+    if by_reason := grouped((reason, row) for row, reason in ranking.left_out.items()):
         rows = "; ".join(f"{', '.join(labels)} ({reason})" for reason, labels in by_reason.items())
         yield f"Without a rank: {rows}"
 

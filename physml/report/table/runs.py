@@ -1,9 +1,10 @@
 """The finished and unfinished records of one experiment, and whether they may be held against a paper."""
 
-import math
-from collections.abc import Collection, Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from physml.data import proof
 from physml.data.datasets import UNVERIFIED
@@ -17,6 +18,7 @@ from physml.report.table.spec import Cell, Column, Run
 
 LAST_PART = 0.9  # of the steps of a run
 GRAVE = ("failed", "blocked")  # what can be mended is said before that a run has diverged
+LARGEST = 1e70  # of a score: intervals take its fourth power
 SLACK = 1e-9  # relative: a score of 0.29 in % is 28.999999999999996
 # Trivial references that look at no input: what a network scores that has learned nothing but frequencies.
 CONSTANTS = frozenset({
@@ -59,22 +61,25 @@ class Runs:
                 finished.setdefault(at, record)
             else:
                 ended.setdefault(at, record)
-        ended = {at: record for at, record in ended.items() if at not in finished}
-        return cls(
-            experiment, identity, places, dict(sorted(finished.items())), dict(sorted(ended.items())), stale
-        )
+        ended = {at: ended[at] for at in sorted(ended.keys() - finished.keys())}
+        return cls(experiment, identity, places, dict(sorted(finished.items())), ended, stale)
 
     def among(self, running: Collection[Run]) -> bool:
         """True if one of them is running."""
         return any((self.experiment, *at) in running for at in self.places)
 
     @property
+    def first(self) -> Mapping[str, Any]:
+        """The first finished run; empty where there is none."""
+        return next(iter(self.finished.values()), {})
+
+    @property
     def settings(self) -> Settings:
-        return settings_of(next((record.get("provenance") for record in self.finished.values()), None))
+        return settings_of(self.first.get("provenance"))
 
     def search_spread(self, column: Column) -> SearchSpread | None:
         """Final scores of repeats of the search that found the settings, in the column's unit."""
-        about = next((record.get("provenance") or {} for record in self.finished.values()), {})
+        about = self.first.get("provenance") or {}
         if about.get("kind") != "searched-here" or not about.get("search"):
             return None
         spread = spread_of_search(Path(about["search"]).stem)
@@ -84,21 +89,18 @@ class Runs:
     @property
     def test_to_train(self) -> float | None:
         """How many samples or nodes are for test, over those for training."""
-        for record in self.finished.values():
-            sizes = (record.get("data") or {}).get("sizes") or {}
-            if sizes.get("train") and sizes.get("test"):
-                return float(sizes["test"]) / float(sizes["train"])
-        return None
+        every = ((record.get("data") or {}).get("sizes") or {} for record in self.finished.values())
+        parts = ((sizes.get("test"), sizes.get("train")) for sizes in every)
+        return next((test / train for test, train in parts if test and train), None)
 
     def references(self, column: Column) -> dict[str, Values]:
         """The scores of trivial predictions on the data of each finished run, in the column's unit."""
         part, _, name = column.metric.partition("/")
-        by_reference: dict[str, Values] = {}
-        if part == "test":
-            for at, record in self.finished.items():
-                for reference, scores in (record.get("references") or {}).items():
-                    if (value := scores.get(name)) is not None:
-                        by_reference.setdefault(reference, {})[at] = value * column.scale
+        by_reference: defaultdict[str, Values] = defaultdict(dict)
+        for at, record in self.finished.items() if part == "test" else ():
+            for reference, scores in record.get("references", {}).items():
+                if (value := in_unit(scores.get(name), column)) is not None:
+                    by_reference[reference][at] = value
         return by_reference
 
     def gains(self, column: Column, spread: Spread) -> dict[str, Gain]:
@@ -120,15 +122,14 @@ class Runs:
         if solved(values, column):
             return None
         gains, scores = self.gains(column, spread), self.references(column)
-        unbeaten = [
-            name
-            for name, gain in gains.items()
-            if name in CONSTANTS
-            and gain.low is not None
-            and gain.low <= 0
-            and not mostly_ahead(independent(differences(values, scores[name], column.better), spread))
-        ]
-        return min(unbeaten, key=lambda name: gains[name].mean, default=None)
+
+        def unbeaten(name: str) -> bool:
+            low = gains[name].low
+            if name not in CONSTANTS or low is None or low > 0:
+                return False
+            return not mostly_ahead(independent(differences(values, scores[name], column.better), spread))
+
+        return min(filter(unbeaten, gains), key=lambda name: gains[name].mean, default=None)
 
     @property
     def diverged(self) -> int:
@@ -178,8 +179,12 @@ class Runs:
 def number(record: Record, column: Column) -> float | None:
     part, _, name = column.metric.partition("/")
     best = (record.get("metrics") or {}).get("best") or {}
-    value = (best.get(part) or {}).get(name)
-    return None if value is None or not math.isfinite(value) else value * column.scale
+    return in_unit((best.get(part) or {}).get(name), column)
+
+
+def in_unit(score: float | None, column: Column) -> float | None:
+    """A score in the column's unit; None where it is not finite, or too large for a mean with its spread."""
+    return None if score is None or not abs(score) < LARGEST else score * column.scale
 
 
 def solved(values: Values, column: Column) -> int | None:

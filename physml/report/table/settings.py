@@ -7,6 +7,7 @@ trained.
 
 import dataclasses
 import fnmatch
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -265,9 +266,9 @@ def value_text(value: Any) -> str:
     """
     if isinstance(value, list):
         return f"[{', '.join(map(value_text, value))}]"
-    if value is None or isinstance(value, bool | str):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return "none" if value is None else str(value)
-    if value == 0 or 0.01 <= abs(value) < 1e5:
+    if value == 0 or 0.01 <= abs(value) < 1e5 or not math.isfinite(value):
         return f"{value:.6g}"
     mantissa, _, exponent = f"{value:.5e}".partition("e")
     return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
@@ -293,13 +294,13 @@ def compare(printed: str, ours: str) -> str:
         >>> compare("2.6e-3", "0.0026"), compare("6.6e-4", "6.58e-4"), compare("[1e-2, 1e-1]", "0.016")
         ('same', 'rounded', 'inside')
     """
-    number = _number(ours)
-    if number is not None and (printed_number := _number(printed)) is not None:
+    number, printed_number = _number(ours), _number(printed)
+    if number is not None and printed_number is not None:
         off = abs(printed_number - number)
         half_a_digit = Decimal(1).scaleb(int(printed_number.as_tuple().exponent)) / 2
         return "same" if not off else "rounded" if off <= half_a_digit else "differs"
-    if number is not None and (parts := _parts(printed)):
-        numbers = [n for n in map(_number, parts) if n is not None]
+    numbers = [n for n in map(_number, _parts(printed)) if n is not None]
+    if number is not None and numbers:
         within = (
             min(numbers) <= number <= max(numbers) if printed.strip().startswith("[") else number in numbers
         )
@@ -308,8 +309,9 @@ def compare(printed: str, ours: str) -> str:
 
 
 def _number(text: str) -> Decimal | None:
+    """The number in a text; None in any other text, of which infinity and nan are."""
     try:
-        return Decimal(text)
+        return number if (number := Decimal(text)).is_finite() else None
     except InvalidOperation:
         return None
 

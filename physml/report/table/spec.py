@@ -3,18 +3,19 @@
 import dataclasses
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import product
+from itertools import product, starmap
 from pathlib import Path
 from typing import Any, Literal
 
-from physml.base.check import non_negative
+from physml.base.check import non_negative, positive
 from physml.base.errors import ConfigError, suggest
 from physml.base.paths import CONF
 from physml.config import conf_files
-from physml.config.load import coerce, content_of, load
+from physml.config.load import coerce, content_of, load, refuse_unknown
 from physml.report.stats.across import FEWEST_COLUMNS
 from physml.report.stats.comparison import Margin
 from physml.report.stats.summary import Better, Bounds, Published
@@ -29,6 +30,13 @@ DIRECTIONS: dict[Better, tuple[str, ...]] = {  # of metrics by their names
         *("mae", "mse", "log10_mse", "rmse", "nmse", "nrmse"),
     ),
 }
+
+
+def direction(metric: str) -> Better | None:
+    """Which values of a metric are better, by its name: test/rmse_last128 is an rmse. None: not known."""
+    name = f"{metric.partition('/')[2]}_"
+    known = ((better, word) for better, words in DIRECTIONS.items() for word in words)
+    return next((better for better, word in known if name.startswith(f"{word}_")), None)
 
 
 @dataclass(frozen=True)
@@ -56,9 +64,10 @@ class Column:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"(test|valid)/\w+", self.metric):
             raise ConfigError(f"metric must look like test/rmse; got {self.metric!r}.")
-        if not self.scale > 0:
-            raise ConfigError(f"scale must be positive; got {self.scale}.")
-        name, known = self.metric.partition("/")[2], self.known_direction
+        positive("scale", self.scale)
+        if self.decimals is not None:
+            non_negative("decimals", self.decimals)
+        name, known = self.metric.partition("/")[2], direction(self.metric)
         if known not in (None, self.better):
             raise ConfigError(f"column {self.key}: {known} {name} is better; got better: {self.better}.")
         power = re.fullmatch(r"1e([+-]?\d+)", "1e-2" if known == "higher" and self.unit == "%" else self.unit)
@@ -69,17 +78,11 @@ class Column:
     @property
     def bounds(self) -> Bounds:
         """Values that a known metric can have: a share in %, an error that is no logarithm; else any."""
-        if self.known_direction == "higher" and self.unit == "%":
+        known = direction(self.metric)
+        if known == "higher" and self.unit == "%":
             return 0.0, 100.0
-        is_error = self.known_direction == "lower" and not self.metric.startswith("test/log")
+        is_error = known == "lower" and not self.metric.startswith("test/log")
         return (0.0 if is_error else -math.inf), math.inf
-
-    @property
-    def known_direction(self) -> Better | None:
-        """Which values of the metric are better, by its name: rmse_last128 is an rmse."""
-        name = f"{self.metric.partition('/')[2]}_"
-        known = ((better, word) for better, words in DIRECTIONS.items() for word in words)
-        return next((better for better, word in known if name.startswith(f"{word}_")), None)
 
     @property
     def title(self) -> str:
@@ -150,8 +153,8 @@ class Amount:
     def __post_init__(self) -> None:
         if (self.times is None) == (self.points is None):
             raise ConfigError("an amount of a claim needs one of times and points.")
-        if self.times is not None and not self.times > 0:
-            raise ConfigError(f"times must be positive; got {self.times}.")
+        if self.times is not None:
+            positive("times", self.times)
 
 
 @dataclass(frozen=True)
@@ -198,6 +201,12 @@ class Finding:
     outcomes: str = ""  # for which it was written, `1 reproduced, 5 not run`; the best rows of an own table
 
 
+def check_numbers(what: str, numbers: Sequence[int]) -> None:
+    """ConfigError unless seeds or splits are different numbers from 0 on, at least one."""
+    if not numbers or len(set(numbers)) < len(numbers) or min(numbers) < 0:
+        raise ConfigError(f"{what} must be different whole numbers from 0 on; got {list(numbers)}.")
+
+
 def check_rows(columns: Sequence[str], rows: Sequence[Any]) -> None:
     """ConfigError for a table without columns or rows, one that is there twice, and cells of no column."""
     for what, names in (("column", columns), ("row", [row.label for row in rows])):
@@ -210,9 +219,7 @@ def check_rows(columns: Sequence[str], rows: Sequence[Any]) -> None:
             if (other := near.setdefault(name.lower().replace(" ", "-"), name)) is not name:
                 raise ConfigError(f"the {what}s {other} and {name} differ in case or hyphens alone.")
     for row in rows:
-        for key in row.cells:
-            if key not in columns:
-                raise ConfigError(f"row {row.label}: there is no column {key}. {suggest(key, columns)}")
+        refuse_unknown(row.cells, columns, f"row {row.label}: there is no column ")
 
 
 @dataclass(frozen=True)
@@ -238,8 +245,7 @@ class TableSpec:
         check_rows(keys, self.rows)
         own = [(f"row {row.label}: seeds", row.seeds) for row in self.rows if row.seeds]
         for what, numbers in (("seeds", self.seeds), ("splits", self.splits), *own):
-            if not numbers or len(set(numbers)) < len(numbers) or min(numbers) < 0:
-                raise ConfigError(f"{what} must be different whole numbers from 0 on; got {list(numbers)}.")
+            check_numbers(what, numbers)
         if self.paired and (own or len(self.seeds) != len(self.splits)):
             raise ConfigError(
                 "paired wants as many seeds as splits, and no seeds of rows; "
@@ -255,22 +261,14 @@ class TableSpec:
             raise ConfigError(
                 f"ranks must name at least {FEWEST_COLUMNS} different columns; got {list(self.ranks)}."
             )
-        for key in self.ranks:
-            if key not in keys:
-                raise ConfigError(f"ranks: there is no column {key}. {suggest(key, keys)}")
-        explained = [
-            ("reasons", row, key)
-            for r in self.reasons
-            for row in r.rows or labels
-            for key in r.columns or keys
-        ]
+        refuse_unknown(self.ranks, keys, "ranks: there is no column ")
         claimed = self.claim.comparisons() if isinstance(self.claim, Claim) else ()
-        named = [("claim", label, key) for _, *both, key in claimed for label in both]
-        for where, label, key in [*named, *explained]:
-            if label not in labels:
-                raise ConfigError(f"{where}: there is no row {label}. {suggest(label, labels)}")
-            if key not in keys:
-                raise ConfigError(f"{where}: there is no column {key!r}. {suggest(key, keys)}")
+        named = [("claim", both, [key]) for _, *both, key in claimed]
+        for where, rows, columns in [*named, *(("reasons", r.rows, r.columns) for r in self.reasons)]:
+            refuse_unknown(rows, labels, f"{where}: there is no row ")
+            for key in columns:
+                if key not in keys:
+                    raise ConfigError(f"{where}: there is no column {key!r}. {suggest(key, keys)}")
 
     def cell(self, row: Row, column: Column) -> Cell:
         """The cell as it counts: what it leaves out is taken from its row."""
@@ -297,11 +295,9 @@ class TableSpec:
 
     @cached_property
     def _seeds(self) -> dict[str, tuple[int, ...]]:
-        by_experiment: dict[str, set[int]] = {}
-        for row in self.rows:
-            for column in self.columns:
-                if experiment := self.cell(row, column).experiment:
-                    by_experiment.setdefault(experiment, set()).update(row.seeds or self.seeds)
+        by_experiment: defaultdict[str, set[int]] = defaultdict(set)
+        for row, column in product(self.rows, self.columns):
+            by_experiment[self.cell(row, column).experiment or ""].update(row.seeds or self.seeds)
         return {experiment: tuple(sorted(seeds)) for experiment, seeds in by_experiment.items()}
 
     def with_seeds(self, seeds: tuple[int, ...]) -> "TableSpec":
@@ -346,7 +342,7 @@ def find_file(name: str, paper: str, what: Literal["table", "figure"], conf: Pat
     known = conf_files.files(what, conf)
     aliases: dict[str, str] = {}
     for ident, path in known.items():
-        for alias in _aliases(path):
+        for alias in coerce(content_of(path).get("aliases", []), tuple[str, ...], f"{path.name}: aliases"):
             if other := aliases.get(alias):
                 raise ConfigError(f"{path}: the alias {alias} is one of {other} too. Remove one.")
             aliases[alias] = ident
@@ -371,17 +367,9 @@ def find_table(name: str, paper: str = "lem", conf: Path = CONF) -> Path:
     return find_file(name, paper, "table", conf)
 
 
-def _aliases(path: Path) -> tuple[str, ...]:
-    """Aliases of a table or figure of any kind."""
-    aliases: tuple[str, ...] = coerce(
-        content_of(path).get("aliases", []), tuple[str, ...], f"{path.name}: aliases"
-    )
-    return aliases
-
-
 def experiments_of(spec: TableSpec) -> list[str]:
     """The experiments of a table, each once, in the order of the rows."""
-    cells = (spec.cell(row, column) for row in spec.rows for column in spec.columns)
+    cells = starmap(spec.cell, product(spec.rows, spec.columns))
     return list(dict.fromkeys(cell.experiment for cell in cells if cell.experiment))
 
 

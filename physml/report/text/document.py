@@ -10,11 +10,14 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from physml.base import files
 from physml.base.text import csv_cell, plain
 from physml.report.outcome import Outcome, State
 
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 NONE = "–"  # nothing can stand here
 LONG = 32  # characters of a reason that a cell has room for
 LONG_TITLE = "All columns, comparisons, references, reasons and notes"
@@ -112,6 +115,19 @@ class Reasons:
 
     def lines(self) -> tuple[str, ...]:
         return tuple(f"({letters(i)}) {reason}" for i, reason in enumerate(self.reasons))
+
+
+def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
+    """Values by their keys, both in their order.
+
+    Example:
+        >>> grouped([("not run", "A"), ("stale", "B"), ("not run", "C")])
+        {'not run': ['A', 'C'], 'stale': ['B']}
+    """
+    groups: dict[Key, list[Value]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups
 
 
 def letters(i: int) -> str:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 from physml import __version__
 from physml.report.outcome import SHORT_BUDGET, counts
@@ -23,6 +24,9 @@ NOTHING = {  # by a state that some cell has
     "": "Nothing of this table has been trained here yet.",
 }
 NAMED = 3  # rows or columns that a made sentence names
+
+
+T = TypeVar("T")
 
 
 class _Missing(Exception):
@@ -43,15 +47,10 @@ def written(table: Table) -> str | None:
 
     def fill(label: str, key: str, part: str) -> str:
         if part == "rank":
-            ranks = table.ranking and table.ranking.ranks
-            if not ranks or label not in ranks.mean:
-                raise _Missing
-            return f"{ranks.mean[label]:.1f}"
+            return f"{_there(table.mean_ranks.get(label)):.1f}"
         if part == "times":
-            first, second = (_summary(table.of[name, key]).mean for name in label.split("//"))
-            if not second:
-                raise _Missing
-            ratio = first / second
+            first, second = (_there(table.of[name, key].summary).mean for name in label.split("//"))
+            ratio = first / _there(second or None)
             return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}"
         return _number(table.of[label, key], part)
 
@@ -68,8 +67,8 @@ def outcomes(table: Table) -> str:
 
 def best_rows(table: Table) -> str:
     """The first rows by mean rank, or the best one of each column."""
-    if table.ranking and table.ranking.ranks:
-        return ", ".join(list(table.ranking.ranks.mean)[:NAMED])
+    if table.mean_ranks:
+        return ", ".join(list(table.mean_ranks)[:NAMED])
     best = []
     for column in table.spec.columns:
         means = {cell.row: mean for cell in table.column(column.key) if (mean := cell.eligible) is not None}
@@ -77,27 +76,22 @@ def best_rows(table: Table) -> str:
     return "; ".join(best)
 
 
-def _summary(cell: CellResult) -> Summary:
-    if cell.summary is None:
+def _there(value: T | None) -> T:
+    if value is None:
         raise _Missing
-    return cell.summary
+    return value
 
 
 def _number(cell: CellResult, part: str) -> str:
     if part == "printed":
-        if cell.published is None:
-            raise _Missing
-        return printed_text(cell.published)
-    summary = _summary(cell)
+        return printed_text(_there(cell.published))
+    summary = _there(cell.summary)
     if part == "n":
         return str(summary.n)
     places = said_places(summary, cell.published)
     if part == "ours":
         return mean_text(summary, places)
-    value = {"mean": summary.mean, "sd": summary.sd, "best": summary.best}[part]
-    if value is None:
-        raise _Missing
-    return f"{value:.{places}f}"
+    return f"{_there(getattr(summary, part)):.{places}f}"
 
 
 def said_places(summary: Summary, published: Published | None) -> int:

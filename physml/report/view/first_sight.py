@@ -1,6 +1,7 @@
 """A table at first sight: what came out, a line for each model, and what was trained."""
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ from physml.report.text.document import (
     Lines,
     Text,
     blocks,
+    grouped,
     short_heads,
     text_of,
 )
@@ -41,6 +43,7 @@ HEADS = (7, 12)  # characters of a head in a narrow table, at least
 MOST = 48  # lines of a matrix; of a longer one rows without a printed number stand in --long
 NAMED = 5  # of these rows at most; more are counted
 Form = Callable[[Summary | None, int], str]  # a number with so many digits
+Value = Callable[[Row, Column], Cell]
 TRIED = {"failed": "failed", "diverged": "div.", "running": "runs"}  # states that are words in a matrix
 
 
@@ -109,36 +112,34 @@ class View:
         return own if len(self.columns) > 1 and not (self.table.own or self.short) and lines > MOST else []
 
     @cached_property
+    def shown(self) -> list[CellResult]:
+        return [cell for row in self.rows for cell in self.cells(row)]
+
+    @property
     def run(self) -> bool:
         """True if any row was run."""
-        return any(self._happened(cell) for row in self.rows for cell in self.cells(row))
+        return any(map(self._happened, self.shown))
 
-    @cached_property
+    @property
     def printed(self) -> bool:
         """True if printed numbers are shown."""
-        return not self.short and any(cell.published for row in self.rows for cell in self.cells(row))
+        return not self.short and any(cell.published for cell in self.shown)
 
     @property
     def ranks(self) -> dict[str, float]:
-        ranking = self.table.ranking
-        return ranking.ranks.mean if ranking and ranking.ranks and not self.short else {}
+        return {} if self.short else self.table.mean_ranks
 
     @cached_property
     def usual(self) -> int:
         """The number of runs that most cells have."""
-        summaries = (self.counted(cell) for row in self.rows for cell in self.cells(row))
-        counts = Counter(summary.n for summary in summaries if summary)
-        return counts.most_common(1)[0][0] if counts else 0
+        return statistics.mode([summary.n for summary in map(self.counted, self.shown) if summary] or [0])
 
     @cached_property
     def quoted(self) -> set[str]:
         """Rows whose printed numbers all come from other work."""
-        labels = set()
-        for row in self.rows:
-            printed = [p for cell in self.cells(row) if (p := cell.published)]
-            if printed and all(p.quoted for p in printed) and not self.short:
-                labels.add(row.label)
-        return labels
+        printed = [] if self.short else [cell for cell in self.shown if cell.published]
+        own = {cell.row for cell in printed if cell.published and not cell.published.quoted}
+        return {cell.row for cell in printed} - own
 
     # --- grids
 
@@ -252,15 +253,15 @@ class View:
     def _means(self, form: Form) -> Grid:
         return self._lines(partial(self._ours, form=form))
 
-    def _lines(self, value: Callable[[Row, Column], Cell]) -> Grid:
-        """A line for each model, with a value for each column."""
+    def _lines(self, value: Value, heads: Sequence[str] = (), before: Value | None = None) -> Grid:
+        """A line for each model, with a value for each column, and another one before it if there is one."""
         ranks = self.ranks
         lines: list[tuple[Text, ...]] = []
         for row in self.rows:
-            values = [value(row, column) for column in self.columns]
+            values = [each(row, column) for column in self.columns for each in (before, value) if each]
             rank = [f"{ranks[row.label]:.2f}" if row.label in ranks else NONE] if ranks else []
-            lines += [(self._label(row), *rank, *values), *self._yours(row, [""] if ranks else [])]
-        heads = ("model", *(["mean rank"] if ranks else []), *map(self._head, self.columns))
+            lines += [(self._label(row), *rank, *values), *self._yours(row, before is not None)]
+        heads = ("model", *(["mean rank"] if ranks else []), *(heads or map(self._head, self.columns)))
         return Grid(heads, tuple(lines), self._caption)
 
     def _brief(self) -> Grid:
@@ -273,43 +274,37 @@ class View:
 
     def _pairs(self, spread: bool) -> Grid:
         """The printed number and ours for each column."""
-        form = mean_text if spread else bare_mean
-        lines: list[tuple[Text, ...]] = []
-        for row in self.rows:
-            line: list[Text] = [self._label(row)]
-            for column in self.columns:
-                line += [self._printed(row, column, spread), self._ours(row, column, form)]
-            lines += [tuple(line), *self._yours(row, [], [""])]
+        ours = partial(self._ours, form=mean_text if spread else bare_mean)
         names = [self._head(c) if spread else c.short or self._head(c) for c in self.columns]
         heads = [text for name in names for text in (f"{name}:\nprinted", "\nours")]
-        return Grid(("model", *heads), tuple(lines), self._caption)
+        return self._unranked(self._lines(ours, heads, partial(self._printed, spread=spread)))
+
+    def _unranked(self, grid: Grid) -> Grid:
+        return grid.without([1]) if self.ranks else grid
 
     def _stacked(self, width: int) -> Grid:
         """Ours on a line, and the printed numbers below it."""
-        means = self._means(bare_mean)
-        means = means.without([1]) if self.ranks else means
+        means = self._unranked(self._means(bare_mean))
         lines: list[tuple[Text, ...]] = []
         mean_lines = iter(means.lines)
         for row in self.rows:
-            lines += [next(mean_lines) for _ in (row, *self._yours(row, []))]
+            lines += [next(mean_lines) for _ in (row, *self._yours(row))]
             if any(cell.published for cell in self.cells(row)):
                 printed = [Cell(_printed(cell, False), quoted=True) for cell in self.cells(row)]
                 lines.append((Cell("  printed", quoted=True), *printed))
         heads = ("model", *(c.short or c.title for c in self.columns))
         return short_heads(replace(means, heads=heads, lines=tuple(lines)), width)
 
-    def _yours(self, row: Row, first: list[str], before: Sequence[str] = ()) -> list[tuple[Text, ...]]:
-        """The reader's own runs of a row, a line each, with cells that stay empty."""
+    def _yours(self, row: Row, paired: bool = False) -> Iterator[tuple[Text, ...]]:
+        """The reader's own runs of a row, a line each. paired: below printed numbers cells stay empty."""
         cells = self.cells(row)
         runs = sorted({(mine.seed, mine.split, mine.label) for cell in cells for mine in cell.yours})
-        lines: list[tuple[Text, ...]] = []
         for *_, label in runs:
-            line = [label, *first]
+            line = [label, *([""] if self.ranks else [])]
             for cell, column in zip(cells, self.columns, strict=True):
                 value = next((mine.value for mine in cell.yours if mine.label == label), None)
-                line += [*before, value_text(value, decimals(self.table, column))]
-            lines.append(tuple(line))
-        return lines
+                line += [*([""] if paired else []), value_text(value, decimals(self.table, column))]
+            yield tuple(line)
 
     @cached_property
     def _best(self) -> dict[str, set[str]]:
@@ -318,11 +313,8 @@ class View:
         for column in self.columns:
             places = decimals(self.table, column)
             cells = [self.table.of[row.label, column.key] for row in self.rows]
-            means = {
-                cell.row: round(cell.eligible, places)
-                for cell in cells
-                if cell.eligible is not None and self.counted(cell)
-            }
+            eligible = {cell.row: cell.eligible for cell in cells if self.counted(cell)}
+            means = {row: round(mean, places) for row, mean in eligible.items() if mean is not None}
             best[column.key] = column.best(means) if len(means) > 1 else set()
         return best
 
@@ -341,8 +333,8 @@ class View:
             yield f"Without printed numbers (--long): {'; '.join(others)}"
         yield from self.table.unlike
         if len(self.columns) > 1:
-            weak = [(cell, self.table.below(cell)) for row in self.rows for cell in self.cells(row)]
             titles = {column.key: column.title for column in self.columns}
+            weak = [(cell, self.table.below(cell)) for cell in self.shown]
             yield from (f"{cell.row}, {titles[cell.column]}: {text}" for cell, text in weak if text)
         yield Coverage(self.table).text()
 
@@ -365,15 +357,13 @@ class View:
 
     def _legend(self) -> str:
         """The signs of a matrix, and what else is not said in words."""
-        cells = [cell for row in self.rows for cell in self.cells(row)]
+        cells = self.shown
         parts = [f"{QUOTED} quoted by the paper from other work"] if self.quoted else []
         if len(self.columns) > 1:
-            used = {outcome_of(cell.state) for cell in cells if cell.published and self.counted(cell)}
-            signs = [
-                f"{outcome.sign} {outcome.name}"
-                for outcome in SIX
-                if outcome in used and outcome is not NOT_RUN
-            ]
+            used = {outcome_of(cell.state) for cell in cells if cell.published and self.counted(cell)} - {
+                NOT_RUN
+            }
+            signs = [f"{outcome.sign} {outcome.name}" for outcome in SIX if outcome in used]
             ended = (cell for cell in cells if cell.state.word not in TRIED)
             odd = any(summary.n != self.usual for cell in ended if (summary := self.counted(cell)))
             diverged = any(cell.state.word == "diverged" for cell in cells)
@@ -389,9 +379,7 @@ def _printed(cell: CellResult, spread: bool = True) -> str:
 
 def _grouped(columns: Sequence[Column]) -> Iterator[str]:
     """Names of columns by their unit: `adding, FHN [1e-2]`."""
-    by_unit: dict[str, list[str]] = {}
-    for column in columns:
-        by_unit.setdefault(column.unit, []).append(column.short or column.title)
+    by_unit = grouped((column.unit, column.short or column.title) for column in columns)
     yield from (f"{', '.join(names)} [{unit}]" for unit, names in by_unit.items() if unit)
 
 

@@ -7,7 +7,7 @@ from physml.config.conf_files import shown
 from physml.report.outcome import Outcome, outcome_of
 from physml.report.stats.claims import Gain, p_text
 from physml.report.table.claims import ClaimPart
-from physml.report.table.collect import CellResult, Table, Yours
+from physml.report.table.collect import CellResult, Table
 from physml.report.table.fact_text import fact_lines, reason_lines, rule_lines
 from physml.report.table.numbers import (
     NO_PRINT,
@@ -87,24 +87,18 @@ def _without_constants(grids: list[Grid], own: bool) -> tuple[list[Grid], list[s
 def _grid(table: Table, column: Column, reasons: Reasons) -> Grid:
     """One column of the paper's table, with a line for every row."""
     places = decimals(table, column)
-    lines: list[tuple[str, ...]] = []
-    outcomes: list[Outcome | None] = []
+    lines: list[tuple[dict[str, str], Outcome | None]] = []
     for cell in table.column(column.key):
         texts = cell_texts(cell, column, places)
         texts["ours"] += solved_text(cell, column)
         texts |= {"model": labelled(cell.row, cell.extra), "outcome": reasons.short(cell.state)}
-        lines.append(tuple(texts[key] for key in HEADS))
-        outcomes.append(outcome_of(cell.state))
-        lines += [_yours_line(mine, places) for mine in cell.yours]
-        outcomes += [None] * len(cell.yours)
+        lines.append((texts, outcome_of(cell.state)))
+        for mine in cell.yours:
+            texts = {"model": mine.label, "ours": value_text(mine.value, places), "runs": "1"}
+            lines.append((texts | {"outcome": str(mine.state)}, None))
     heading = f"{column.heading}: {column.metric}, {column.better} is better, protocol {column.protocol}"
-    return Grid(tuple(HEADS.values()), tuple(lines), heading, tuple(outcomes), FOLDED)
-
-
-def _yours_line(mine: Yours, places: int) -> tuple[str, ...]:
-    known = {"model": mine.label, "ours": value_text(mine.value, places), "runs": "1"}
-    known["outcome"] = str(mine.state)
-    return tuple(known.get(key, NONE) for key in HEADS)
+    texts_of_lines = tuple(tuple(texts.get(key, NONE) for key in HEADS) for texts, _ in lines)
+    return Grid(tuple(HEADS.values()), texts_of_lines, heading, tuple(o for _, o in lines), FOLDED)
 
 
 def _reference_lines(table: Table) -> Iterator[tuple[str, ...]]:
@@ -127,10 +121,8 @@ def _over_text(cell: CellResult, places: int) -> str:
 
 def claim_lines(table: Table) -> list[str]:
     claim = table.spec.claim
-    if claim is None:
-        return []
     if not isinstance(claim, Claim):
-        return [f"Claim: {claim}. Not put into numbers."]
+        return [f"Claim: {claim}. Not put into numbers."] if claim is not None else []
     tested = "ranking and amounts" if claim.amounts else "ranking"
     lines = [f"Claim: {claim.text}. Its {tested}: {table.claim_verdict or 'no verdict yet'}."]
     columns = {c.key: c for c in table.spec.columns}
@@ -145,10 +137,9 @@ def claim_lines(table: Table) -> list[str]:
 def _part_text(part: ClaimPart, gain: Gain, column: Column, table: Table) -> str:
     places = decimals(table, column)
     unit = f" in {column.unit}" if column.unit else ""
+    text = f"gain {gain_text(gain.mean, gain.low, gain.high, places)}{unit}, n = {gain.n}"
     if part.ratio:
         text = f"ratio {ratio_text(gain)}, n = {gain.n}"
-    else:
-        text = f"gain {gain_text(gain.mean, gain.low, gain.high, places)}{unit}, n = {gain.n}"
     if part.p is not None:
         text += f", {p_text(part.p)}"
     if gain.new_low is not None and not part.ratio:

@@ -37,6 +37,8 @@ def test_equal_numbers_are_equal_whatever_computed_them_and_rounding_grows_up_to
         judged = verdict(made(), made(**changes), SEEDS)
         assert (judged.outcome, judged.sentence) == ("equal", same + other)
     assert rounding_of(made()) == 100 * 2.0**-23
+    unsaid = {key: value for key, value in made().items() if key != "precision"}
+    assert "rounding over 100 steps in fp32" in verdict(unsaid, made(1 + 1e-6)).sentence
     assert rounding_of(made(precision="bf16")) == rounding_of(made(n_steps=10**6)) == 0.01
     old = made(code={"commit": "a" * 40, "dirty": True}, path="a.json")
     assert dirty(made()) is None and "uncommitted code" in str(dirty(old))

@@ -225,6 +225,14 @@ def test_a_histogram_has_an_area_only_on_a_linear_axis_and_bins_of_equal_width_o
     assert draw(figure).axes[0].get_xscale() == "log"
 
 
+def test_a_histogram_is_of_finite_numbers_and_without_any_failed(tmp_path: Path) -> None:
+    run = record(tmp_path, "t/a", 0, arrays="a.npz")
+    np.savez(tmp_path / "a.npz", dt_n=np.array([0.1, np.nan, np.inf]), dtbar_n=np.array([np.nan]))
+    figure = made([run], histogram())
+    assert first(figure).values.tolist() == [0.1] and heights(draw(figure)) == [1]
+    assert "failed: the array dtbar_n has no finite number" in state_lines(figure)[1]
+
+
 def test_axes_have_ticks_whatever_is_drawn_and_numbers_of_settings_do_not_touch(tmp_path: Path) -> None:
     simulated = spec(
         kind="simulation", function="physml.lab.simulate.graphs.traffic", metric=None, seeds=[], bins=4,
@@ -247,6 +255,16 @@ def test_arrays_are_drawn_one_against_another(tmp_path: Path) -> None:
     assert (str(curve.state), [*curve.x], [*curve.y]) == ("complete", [1.0, 2.0], [0.5, 0.1])
     np.savez(tmp_path / "a.npz", error=np.array([0.5, 0.1]))
     assert "has no array step" in state_lines(made([run], made_of))[0]
+    np.savez(tmp_path / "a.npz", step=np.array([1.0]), error=np.array([0.5, 0.1]))
+    assert "failed: arrays step and error have 1 and 2 numbers" in state_lines(made([run], made_of))[0]
+    two = dataclasses.replace(made_of, seeds=(0, 1))
+    np.savez(tmp_path / "a.npz", step=np.array([1.0, 2.0, 2.0]), error=np.array([0.5, 0.1, 0.3]))
+    np.savez(tmp_path / "b.npz", step=np.array([2.0, 3.0]), error=np.array([0.7, 0.1]))
+    runs = [record(tmp_path, "t/a", k, arrays=f"{name}.npz") for k, name in enumerate("ab")]
+    curve = first(made(runs, two))
+    assert ([*curve.x], [*curve.low], [*curve.high]) == ([2.0], [0.3], [0.7])
+    np.savez(tmp_path / "b.npz", step=np.array([3.0]), error=np.array([0.1]))
+    assert state_lines(made(runs, two)) == ["p, A: 2/2, failed: the runs have no step in common"]
     with pytest.raises(ConfigError, match="kind arrays needs an over"):
         spec(kind="arrays", metric=None, panels=panel({**series, "over": None}))
 
@@ -504,6 +522,11 @@ def test_what_a_simulation_must_return(monkeypatch: pytest.MonkeyPatch, answer: 
             {"x0": {"a": 1}, "forcing": 0.9, "n_points": 7, "spacing": 0.01, "substeps": 1},
             r"F: x0 must not be a mapping; got \{'a': 1\}",
         ),
+        (
+            "tasks.lorenz96.trajectories",
+            {"x0": [[1], [1, 2]], "forcing": 0.9, "n_points": 7, "spacing": 0.01, "substeps": 1},
+            r"F: x0 must be numbers in a list; got \[\[1\], \[1, 2\]\]",
+        ),
     ],
 )
 def test_only_functions_of_tasks_are_called(function: str, arguments: dict[str, Any], message: str) -> None:
@@ -532,6 +555,14 @@ LIMITS = "y_limits must be a number and a greater one; got "
         ({"y_limits": [1]}, LIMITS),
         ({"panels": panel({"label": "A", "experiment": "t/a"}, y_limits=[1, 1])}, rf"{LIMITS}\[1.0, 1.0\]"),
         ({"seeds": []}, "seeds must name at least one run"),
+        ({"seeds": [0, 0]}, r"seeds must be different whole numbers from 0 on; got \[0, 0\]"),
+        ({"splits": []}, "splits must be different whole numbers from 0 on; got"),
+        (
+            {"panels": panel({"label": "A", "experiment": "t/a", "seeds": [1, 1]})},
+            "A: seeds must be",
+        ),
+        ({"bins": 0}, "bins must be positive; got 0"),
+        ({"y_limits": [0, 1]}, "y_limits must be positive on a logarithmic axis; got"),
         ({"marks": [{"label": "a", "x": 1, "y": 1}]}, "must have either x or y"),
         ({"panels": panel({"label": "A"})}, "series A: kind curves needs an experiment"),
         ({"kind": "histogram"}, "series A: kind histogram needs an array"),

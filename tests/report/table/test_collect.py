@@ -251,6 +251,16 @@ def test_a_row_with_a_run_without_a_number_is_no_best_one(second: Any, third: An
     assert (cell.eligible, str(cell.state)) == (None, state)
 
 
+def test_a_number_without_a_variance_has_no_place_in_a_mean_nor_has_a_reference_that_is_none() -> None:
+    """Squares of 1e200 are no floats, and JSON of others may hold NaN."""
+    for score in (1e200, -math.inf, math.nan):
+        lost = [*runs("worse", 0.001, 0.001), record("t/worse", 2, score)]
+        (cell,) = (cell for cell in collected(lost).column("official") if cell.row == "worse")
+        assert str(cell.state) == "failed: 1 of 3 runs: no finite test/rmse_last128"
+        records = runs("agrees", *THREE, references={"linear": {"rmse": score, "rmse_last128": 0.5}})
+        assert collected(records).references["linear"].keys() == {"official"}
+
+
 def test_a_threshold_is_reached_by_a_score_on_it() -> None:
     columns = [
         {**column, "better": "higher", "metric": "test/accuracy", "solved": 29}
@@ -285,6 +295,8 @@ def test_which_runs_count() -> None:
     assert cell.summary.n == 3  # without those of the reader
     assert [(y.seed, str(y.state)) for y in cell.yours] == [(41, "outside the mean"), (42, "other settings")]
     assert cell.yours[0].value == pytest.approx(0.4949)
+    stray = [record("t/elsewhere", 41, 0.0049, identity="eeeeeeee")]
+    refuses(ConfigError, "nobody-1 has no row for a run of t/elsewhere", collect, spec(), {}, [], yours=stray)
     two = collected(RUNS["agrees"], seeds=[0, 1])
     assert str(two.cells[0].state) == "n = 2, no verdict"
 
@@ -476,6 +488,7 @@ def row(**keys: Any) -> dict[str, Any]:
         ),
         (column(metric="rmse"), "metric must look like test/rmse"),
         (column(scale=0), "scale must be positive"),
+        (column(decimals=-1), "decimals must not be negative; got -1"),
         (column(scale=1000), "the unit 1e-2 needs scale: 100; got 1000"),
         (column(metric="test/accuracy", better="higher", unit="%", scale=1), "the unit % needs scale: 100"),
         (column(scale=True), "scale must be a number; got True"),
@@ -555,6 +568,10 @@ if __name__ == "__main__":
 
 
 def test_data_that_were_not_compared_are_named_below_the_table() -> None:
+    another = {"data": {"files": [{"name": "a.zip", "sha256": None, "verified": "by hand"}]}}
+    assert "Data verified in another way (by hand): a.zip" in fact_lines(
+        collected(runs("agrees", *THREE, **another))
+    )
     how = {"a.zip": "content", "b.ts": "first seen", "c.gz": "bytes"}
     data = {"kind": "content-verified", "files": [{"name": n, "verified": v} for n, v in how.items()]}
     data["notes"] = ["1 of 6 items of test stand in train or valid too"]

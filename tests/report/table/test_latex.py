@@ -1,6 +1,7 @@
 """The table for a paper: chosen rows and columns, the best in bold."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -44,6 +45,9 @@ def test_rows_and_columns_are_chosen_and_keep_their_order() -> None:
     assert body(text) == [r"B & 80.0 $\pm$ 10.0 & 3/3 \\", r"A\_1 & 60.0 $\pm$ 10.0 & 3/3 \\"]
     assert r"\cmidrule(lr){2-3}" in text and r"\begin{tabular}{lrr}" in text
     assert "over 3 runs" in text and text.count(r"\toprule") == text.count(r"\bottomrule") == 1
+    cells = (replace(c, summary=replace(c.summary, n=2)) if c.row == "B" else c for c in table().cells)
+    uneven = replace(table(), cells=tuple(cells))
+    assert "over 2 to 3 runs" in latex_table(uneven) and "over 2 runs" in latex_table(uneven, ["B"])
     single = latex_table(table(), ["B"], ["acc"], ["published"])
     assert "cmidrule" not in single and r"Model & acc [\%] \\" in single and "Ours" not in single
 
@@ -55,6 +59,14 @@ def test_the_best_of_each_column_is_bold_and_what_is_not_comparable_is_left_out(
         r"B & 75.0 $\pm$ 1.0 & \textbf{80.0} $\pm$ 10.0 & -- & 80.0 $\pm$ 10.0 \\",
     ]
     assert not any(line.startswith("C &") for line in body(latex_table(table())))
+    close = (
+        replace(c, summary=c.summary and replace(c.summary, mean=80.0 + 0.01 * i))
+        for i, c in enumerate(table().cells)
+    )
+    lines = body(
+        latex_table(replace(table(), cells=tuple(close)), columns=["acc"], show=["ours"], bold_best=True)
+    )
+    assert [line.count("textbf{80.0}") for line in lines] == [1, 1]
     assert body(latex_table(table(), ["C"], ["acc"])) == [r"C & -- & -- \\"]
     lines = body(latex_table(table(short="an hour"), bold_best=True))
     assert lines[0].split(" & ")[2] == r"\textbf{60.0} $\pm$ 10.0"

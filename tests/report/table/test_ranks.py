@@ -249,7 +249,8 @@ def test_a_figure_takes_the_runs_of_its_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"families": {"pages": ("texs",)}}, "families: Did you mean texas"),
+        ({"families": {"pages": ("texs",)}}, "families: g2-2 ranks no column texs. Did you mean texas"),
+        ({"families": {"pages": ()}}, "families: pages must name at least one column; got none"),
         ({"kind": "histogram"}, "a table belongs to kind ranks"),
         ({"table": None}, "a table belongs to kind ranks"),
         ({"kind": "curves", "table": None, "metric": "test/mse", "seeds": (0,)}, "kind curves needs panels"),

@@ -4,6 +4,7 @@ import csv
 import io
 import itertools
 import json
+import math
 import re
 from functools import cache
 from pathlib import Path
@@ -78,6 +79,7 @@ def test_ours_is_compared_with_the_printed_setting_and_a_number_said_so_that_it_
     for value in (2.6e-3, 1e-8, 0.01, 0.0, 94.5, 12000, 3.14159e-7, 2e5, -4e-3):
         assert float(settings.value_text(value)) == pytest.approx(value, rel=1e-5)
         assert "e-0" not in settings.value_text(value)
+    assert [settings.value_text(value) for value in (math.inf, {"low": 1})] == ["inf", "{'low': 1}"]
     pairs = {
         ("2.6e-3", "0.0026"): "same", ("128", "128"): "same", ("8.0", "8"): "same", ("NO", "no"): "same",
         ("{32, 64}", "{64, 32}"): "same", ("[1e-4, 0.9]", "[0.0001, 0.90]"): "same",
@@ -87,6 +89,8 @@ def test_ours_is_compared_with_the_printed_setting_and_a_number_said_so_that_it_
         ("[0, 1]", "{0, 1}"): "differs", ("NO", "YES"): "differs", ("log uniform", "uniform"): "differs",
         ("1", "none"): "differs", ("[1e-2, 1e-1]", "0.1"): "inside", ("{32, 64}", "64"): "inside",
         ("[1e-2, 1e-1]", "0.11"): "outside", ("{32, 64}", "48"): "outside",
+        ("[adam, sgd]", "0.1"): "differs", ("{adam, 1}", "1"): "inside", ("[low, 1]", "[low, 1]"): "same",
+        ("nan", "0.1"): "differs", ("inf", "inf"): "same", ("{1, snan}", "{1, snan}"): "same",
     }  # fmt: skip
     assert {pair: compare(*pair) for pair in pairs} == pairs
 
