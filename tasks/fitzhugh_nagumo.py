@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from physml.base.check import has_shape, one_of, positive
+from physml.base.check import has_shape, one_of, positive, seed
 from physml.base.errors import InputError
 from physml.data.store import Arrays
 from physml.task.base import Better, Metrics, Part, Sums
@@ -98,6 +98,7 @@ class FitzHughNagumo(Trajectories):
         one_of("protocol", protocol, ("official",))
         for name, value in {"n_train": n_train, "n_valid": n_valid, "n_test": n_test, "t_end": t_end}.items():
             positive(name, value)
+        seed("data_seed", data_seed)
         if n_points < LATE + 2:
             raise InputError(f"n_points must be at least {LATE + 2}, to have a step 11; got {n_points}.")
         self.d_in = self.d_out = 1

@@ -9,7 +9,7 @@ import torch
 from numpy.random import RandomState
 from torch import Tensor
 
-from physml.base.check import has_shape, one_of, positive
+from physml.base.check import has_shape, one_of, positive, seed
 from physml.base.errors import InputError
 from physml.data import splits
 from physml.data.cache import Generated
@@ -98,6 +98,7 @@ class GraphProperties(ManyGraphs):
         self.sizes = {"train": n_train, "valid": n_valid, "test": n_test}
         for part, n in self.sizes.items():
             positive(f"n_{part}", n)
+        seed("data_seed", data_seed)
         if len(nodes) != 2 or not SMALLEST <= nodes[0] <= nodes[1]:
             raise InputError(
                 f"nodes must be the least and the greatest number, from {SMALLEST} on; got {list(nodes)}."

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from physml.base.check import has_shape, one_of, positive
+from physml.base.check import has_shape, one_of, positive, seed
 from physml.base.errors import InputError
 from physml.data.store import Arrays
 from physml.task.base import Better, Metrics, Sums
@@ -142,6 +142,7 @@ class HodgkinHuxley(Trajectories):
         one_of("protocol", protocol, ("clean",))
         for name, value in {"n_train": n_train, "n_valid": n_valid, "n_test": n_test, "t_end": t_end}.items():
             positive(name, value)
+        seed("data_seed", data_seed)
         if n_points < LATE + 2:
             raise InputError(
                 f"n_points must be at least {LATE + 2}, to have a step {LATE + 1}; got {n_points}."

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from physml.base.check import has_shape, one_of, positive
+from physml.base.check import has_shape, one_of, positive, seed
 from physml.base.errors import InputError
 from physml.data.store import Arrays
 from physml.task.base import Better, Metrics, Sums
@@ -88,6 +88,7 @@ class Lorenz96(Trajectories):
         numbers = {"n_train": n_train, "n_valid": n_valid, "n_test": n_test, "spacing": spacing}
         for name, value in {**numbers, "substeps": substeps, "ahead": ahead}.items():
             positive(name, value)
+        seed("data_seed", data_seed)
         if n_points <= ahead:
             raise InputError(f"n_points must be above ahead = {ahead}; got {n_points}.")
         self.d_in = self.d_out = D

@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from physml.base.check import count, has_shape, non_negative, one_of, positive
+from physml.base.check import count, has_shape, non_negative, one_of, positive, seed
 from physml.base.errors import InputError
 from physml.data.store import Arrays, Store
 from physml.task.base import Better, Metrics, Part, Readout, Sums, Task
@@ -92,6 +92,7 @@ class Pendulum(Trajectories):
         positive("ratio", ratio)
         _below_pi("amplitude", amplitude)
         non_negative("noise", noise)
+        seed("data_seed", data_seed)
         self.d_in = self.d_out = 2
         self.protocol = protocol
         self.sizes = {"train": n_train, "valid": n_valid, "test": n_test}
@@ -201,6 +202,7 @@ class PendulumWindows(Task):
             non_negative(name, value)
         for name, n in {"n_features": n_features, "steps": steps}.items():
             count(name, n)
+        seed("data_seed", data_seed)
         width = back_steps + 1 + steps
         parts = {"n_train": n_train, "n_valid": n_valid, "what n_points leaves": n_points - n_train - n_valid}
         for name, n in parts.items():

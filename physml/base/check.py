@@ -50,6 +50,11 @@ def within(name: str, value: float, low: float, high: float) -> None:
         raise InputError(f"{name} must lie in [{low}, {high}]; got {value}.")
 
 
+def seed(name: str, value: int) -> None:
+    """A seed of numpy, which takes 32 bits."""
+    within(name, value, 0, 2**32 - 1)
+
+
 def one_of(name: str, value: str, options: Collection[str]) -> None:
     if value not in options:
         hint = suggest(str(value), options)

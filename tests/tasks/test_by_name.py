@@ -389,6 +389,8 @@ def test_raw_files_of_pyg_are_read_where_they_lie(store: Store, folder: str) -> 
     assert sorted(store.data.rglob("*")) == before  # PyG writes nothing beside them
     assert pyg(store, *CORA, "random", 1).sizes == {"train": 420, "valid": 140, "test": 140}
     refuses(DataError, r"1 split\(s\), counted from 0; got split=1", pyg, store, *CORA, split=1)
+    full = pyg(store, "Planetoid", {"name": "Cora", "split": "full"})  # of the same files
+    assert full.sizes == {"train": 100, "valid": 500, "test": 100}
 
 
 @pytest.mark.filterwarnings("ignore")  # of PyG's reader
@@ -415,6 +417,15 @@ def test_a_set_that_pyg_has_in_code_needs_no_files(store: Store) -> None:
         pyg(store, "KarateClub", {})
 
 
+def test_a_set_that_pyg_draws_leaves_nothing_behind(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(store.data)
+    options = {"num_classes": 2, "num_nodes_per_class": 10, "node_homophily_ratio": 0.5, "average_degree": 3}
+    refuses(DataError, "has no x", pyg, store, "RandomPartitionGraphDataset", options)
+    options["num_channels"] = 4
+    refuses(InputError, "cannot be made with options", pyg, store, "RandomPartitionGraphDataset", options)
+    assert not list(store.data.iterdir())
+
+
 @pytest.mark.parametrize(
     ("dataset", "options", "error", "message"),
     [
@@ -423,11 +434,16 @@ def test_a_set_that_pyg_has_in_code_needs_no_files(store: Store) -> None:
         ("Planetoid", {"name": "Cora"}, DataError, "is missing: looked for"),
         ("WebKB", {"name": "texas"}, DataError, "from torch_geometric.datasets import WebKB"),
         ("Data", {}, InputError, "has no data set Data"),
+        ("MedShapeNet", {}, InputError, "No module named 'MedShapeNet'"),
         (CORA[0], {**CORA[1], "transform": ["x"]}, InputError, r"options\.transform must be a number"),
     ],
 )
-def test_what_pyg_does_not_have_is_said(store: Store, dataset: str, options, error, message: str) -> None:
+def test_what_pyg_does_not_have_is_said(
+    store: Store, dataset: str, options, error, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     refuses(error, message, pyg, store, dataset, options)
+    assert [path.name for path in tmp_path.iterdir()] == ["data"], "nothing is left behind"
 
 
 def test_classes_of_a_graph_are_those_of_train(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
