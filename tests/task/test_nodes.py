@@ -124,6 +124,11 @@ def test_references_see_no_label_of_test(store: Store) -> None:
     [
         ({"x": np.zeros((N - 1, D), np.float32)}, rf"{N} nodes need features \({N}, D\); got \({N - 1},"),
         ({"x": np.zeros(N, np.float32)}, rf"{N} nodes need features"),
+        (
+            {"x": np.where(np.arange(N)[:, None] == 7, np.nan, np.ones((N, D)))},
+            "node 7 has features that are",
+        ),
+        ({"x": np.full((N, D), 1e300)}, "node 0 has features that are NaN or infinite"),
         ({"split": {part: np.arange(3 * (part != "valid")) for part in PARTS}}, "part valid"),
         ({"y": np.full(N, C)}, f"part train: labels must be whole numbers from 0 to {C - 1}; got {C} to {C}"),
         ({"y": np.full(N, -1)}, "part train: labels must be"),
