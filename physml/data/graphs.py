@@ -265,6 +265,15 @@ def check_edges(where: object, edge_index: np.ndarray, n_nodes: int) -> None:
         )
 
 
+def whole(where: object, what: str, values: np.ndarray) -> np.ndarray:
+    """The values as int64. DataError where one is no whole number."""
+    kind = values.dtype.kind
+    if kind not in "biuf" or (kind == "f" and not (values == np.floor(values)).all()):
+        raise WrongFile(f"{where}: {what} must be whole numbers.")
+    with np.errstate(invalid="ignore"):  # infinite, or too large: out of all ranges afterwards, too
+        return values.astype(np.int64)
+
+
 def check_labels(where: object, y: np.ndarray, n_classes: int) -> None:
     wrong = np.flatnonzero((y < 0) | (y >= n_classes))
     if len(wrong):

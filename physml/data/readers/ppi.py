@@ -88,7 +88,7 @@ def _links(tree: Tree, part: str, n: int) -> np.ndarray:
     graph = json_value(tree.bytes(f"{part}_graph.json"), where)
     try:
         ends = [(link["source"], link["target"]) for link in graph["links"]]
-        edge_index = np.array(ends, np.int64).reshape(-1, 2).T
+        edge_index = graphs.whole(where, "links", np.array(ends).reshape(-1, 2).T)
         ids = [node["id"] for node in graph["nodes"]]
         directed = graph["directed"]
     except (ValueError, KeyError, TypeError, OverflowError) as error:

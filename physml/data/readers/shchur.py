@@ -54,10 +54,9 @@ def sparse_graph(path: Path) -> tuple[Any, Any, np.ndarray]:
         kinds = "biuf" if name.endswith("data") else "iu"
         if arrays[name].ndim != 1 or arrays[name].dtype.kind not in kinds:
             raise WrongFile(f"{path}: {name} must be a vector of numbers; got {arrays[name].dtype}.")
-    if arrays["labels"].ndim != 1 or arrays["labels"].dtype.kind not in "biuf":
+    if arrays["labels"].ndim != 1:
         raise WrongFile(f"{path}: labels must be a vector of numbers.")
-    graphs.check_finite(path, "labels", arrays["labels"])
-    y = arrays["labels"].astype(np.int64)
+    y = graphs.whole(path, "labels", arrays["labels"])
     adjacency = _matrix(path, arrays, PREFIXES[0], (len(y), len(y)))
     stored = arrays[f"{PREFIXES[1]}shape"].tolist()
     if len(stored) != 2 or sorted([len(y), sum(stored) - len(y)]) != sorted(stored):

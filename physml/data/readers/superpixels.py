@@ -54,6 +54,7 @@ def _graph(where: str, entry: Any) -> Arrays:
     if not all(hasattr(entry[key], "dtype") for key in KEYS):
         raise WrongFile(f"{where} has something else than tensors.")
     x, edge_index, pos, y = (np.asarray(entry[key]) for key in KEYS)
+    edge_index, y = graphs.whole(where, "edges", edge_index), graphs.whole(where, "y", y)
     if edge_index.ndim != 2 or edge_index.shape[1] > NODES**2:
         raise WrongFile(f"{where} has edges of shape {edge_index.shape}, expected 2 x E.")
     if x.shape != (NODES, 1) or pos.shape != (NODES, 2) or y.size != 1 or edge_index.shape[0] != 2:
@@ -67,7 +68,7 @@ def _graph(where: str, entry: Any) -> Arrays:
     return {
         "x": x.astype(np.float32),
         "pos": pos.astype(np.float32),
-        "y": y.reshape(1).astype(np.int64),
+        "y": y.reshape(1),
         "edge_index": edge_index.astype(np.uint8),
     }
 
