@@ -140,6 +140,7 @@ def test_an_error_while_making_or_an_array_of_objects_leaves_nothing(store):
     with pytest.raises(ZeroDivisionError):
         store.generated("set", KEY, 1, fail)
     refuses(InputError, "'a'", store.generated, "set", KEY, 1, lambda: {"a": np.array([None])})
+    refuses(InputError, "'file'", store.generated, "set", KEY, 1, lambda: {"file": np.ones(1)})
     assert not list(store.cache.rglob("*.npz"))
     assert same(store.generated("set", KEY, 1, Maker()))
 

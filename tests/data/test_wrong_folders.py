@@ -598,6 +598,11 @@ def test_a_wrong_data_root_is_told_with_the_right_one(set_to: str, says: str, so
     assert "train-images-idx3-ubyte.gz is missing" in message and re.search(says, message)
 
 
+def test_a_data_root_whose_name_is_too_long_is_not_there(tmp_path: Path) -> None:
+    message = refused(mnist.MNIST, Store(tmp_path / ("a" * 300), tmp_path / "cache"))
+    assert "File name too long" in message and "is not there" in message
+
+
 def test_a_run_ends_before_it_starts(sound: Sound, tmp_path: Path, monkeypatch, capsys) -> None:
     """One line, exit code 2; no record, no cache."""
     root = tmp_path / "data"

@@ -103,7 +103,7 @@ def _download(dataset: Upstream, file: DataFile, store: Store) -> Path:
         for url in file.urls:
             try:
                 _from(url, file, target)
-            except (Refused, OSError) as error:
+            except (Refused, OSError, ValueError) as error:  # the last of an address that is none
                 if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                     raise DataError(
                         f"{target}: the disk is full ({error.strerror}). Free space, or set PHYSML_CACHE "
@@ -223,9 +223,9 @@ def _answer(url: str, headers: dict[str, str]) -> "requests.Response":
         if not answer.is_redirect:
             return answer
         answer.close()
-        target = urljoin(url, answer.headers["Location"])
-        if urlsplit(target).scheme not in ("https", urlsplit(url).scheme):
-            raise Refused(f"it leads from https to {shown(target)[:80]}")
+        target, scheme = urljoin(url, answer.headers["Location"]), urlsplit(url).scheme
+        if urlsplit(target).scheme not in ("https", scheme):
+            raise Refused(f"it leads from {scheme} to {shown(target)[:80]}")
         url = target
     raise Refused(f"it leads on more than {REDIRECTS} times")
 
