@@ -164,7 +164,7 @@ def _data_set(cls: type, options: Mapping[str, Any], names: list[str]) -> DataSe
                 raise DataError(f"{name}: raw files cannot be read: {brief(error.__cause__)}.") from error
             return _arrays(dataset, name)
 
-    return DataSet(f"pyg_{name}", 1, read, _no_fixture, about=about, options=options)
+    return DataSet(f"pyg_{name}", 1, read, _no_fixture, about=about, options=tuple(options.items()))
 
 
 def _no_fixture(root: Path) -> None:

@@ -211,7 +211,7 @@ class DataSet:
     items: Callable[[Arrays], Iterable[bytes]] | None = None
     about: Upstream | None = None
     remedy: str = "Get it again: `physml data get`."
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: tuple[tuple[str, Any], ...] = ()
 
     @property
     def upstream(self) -> Upstream:
