@@ -1,6 +1,6 @@
 """Lorenz-96: the state 25 steps ahead. Axes: B batch, N trajectories, T time, D = 5 cyclic variables."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -66,6 +66,7 @@ class Lorenz96(Trajectories):
     """
 
     name: ClassVar[str] = "lorenz96"
+    moving = ("forcing", "sizes", "n_points", "spacing", "substeps", "data_seed")
     metric: ClassVar[str] = "nrmse"
     better: ClassVar[Better] = {"nrmse": "lower"}
 
@@ -95,10 +96,6 @@ class Lorenz96(Trajectories):
         self.protocol = protocol
         self.forcing, self.spacing, self.substeps = float(forcing), float(spacing), substeps
         self.n_points, self.ahead, self.data_seed = n_points, ahead, data_seed
-
-    def key(self) -> dict[str, Any]:
-        names = ("forcing", "sizes", "n_points", "spacing", "substeps", "data_seed")
-        return {name: getattr(self, name) for name in names}
 
     def make(self) -> Arrays:
         rng = np.random.RandomState(self.data_seed)

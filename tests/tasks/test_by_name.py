@@ -17,6 +17,7 @@ from scipy.sparse import csr_matrix
 from physml.base.errors import DataError, InputError
 from physml.config.compose import compose
 from physml.config.identity import identity
+from physml.config.schema import checked
 from physml.data import splits
 from physml.data.fetch import hub
 from physml.data.files.safe_pickle import no_code
@@ -464,6 +465,12 @@ def test_classes_of_a_graph_are_those_of_train(store: Store, monkeypatch: pytest
     assert task.n_classes == 5 and task._y.max() == 4
     drawn = pyg(store, "KarateClub", {}, "random")
     assert drawn.n_classes == 5 and drawn._y[2] == 3  # 3, 9, 40, 50, 70
+
+
+def test_a_share_that_is_held_out_lies_between_0_and_1_and_may_not_be_all() -> None:
+    for share in ("0.0", "1.0", "1", "2"):
+        overrides = ["model=lem", "task=hf", "net.embedding=10", f"task.valid={share}"]
+        refuses(InputError, "valid must be a split, or a share", checked, compose(overrides).config, run=True)
 
 
 def test_the_name_and_what_becomes_of_gaps_are_part_of_the_identity() -> None:
