@@ -11,7 +11,7 @@ from torch import Tensor
 
 from physml.base.check import has_shape, one_of, positive, seed
 from physml.base.errors import InputError
-from physml.data import splits
+from physml.data import graphs, splits
 from physml.data.cache import Generated
 from physml.data.store import Arrays, Store
 from physml.task.base import Better, Metrics, Readout, Sums
@@ -114,7 +114,7 @@ class GraphProperties(ManyGraphs):
     def make(self) -> Arrays:
         rng = RandomState(self.data_seed)
         n_graphs = sum(self.sizes.values())
-        return joined([_with_distances(connected(rng, self.nodes), rng) for _ in range(n_graphs)])
+        return graphs.together([_with_distances(connected(rng, self.nodes), rng) for _ in range(n_graphs)])
 
     def sources(self) -> list[Generated]:
         return [Generated(self.name, self.key(), self.version, self.make)]
@@ -193,20 +193,6 @@ def sha256_of_first(arrays: Arrays, n: int) -> str:
     return digest.hexdigest()
 
 
-def joined(graphs: list[Arrays]) -> Arrays:
-    """Graphs one after another, as `physml.data.graphs` says; edges count the nodes of their graph."""
-    names = ("x", "eccentricity", "distance")
-    arrays = {name: np.concatenate([graph[name] for graph in graphs]) for name in names}
-    arrays["diameter"] = np.array([graph["eccentricity"].max() for graph in graphs], np.int16)
-    arrays["edge_index"] = np.concatenate([graph["edge_index"] for graph in graphs], 1)
-    for name, sizes in (
-        ("node_offsets", [len(graph["x"]) for graph in graphs]),
-        ("edge_offsets", [graph["edge_index"].shape[1] for graph in graphs]),
-    ):
-        arrays[name] = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return arrays
-
-
 def distances(A: np.ndarray, source: int | None = None) -> np.ndarray:
     """Edges of the shortest path between each two nodes, or from `source` to each; infinite where none is."""
     from scipy.sparse.csgraph import shortest_path  # not needed where the data are cached
@@ -224,6 +210,7 @@ def _with_distances(A: np.ndarray, rng: RandomState) -> Arrays:
     return {
         "x": x,
         "edge_index": np.stack(np.nonzero(A)).astype(np.int16),
+        "diameter": d.max(keepdims=True)[0],
         "eccentricity": d.max(1),
         "distance": d[source],
     }

@@ -334,21 +334,28 @@ def split_masks(where: object, masks: Mapping[str, np.ndarray], shape: tuple[int
 # ---------------------------------------------------------------------------- many graphs
 
 
-def offsets(sizes: list[int]) -> np.ndarray:
+def offsets(sizes: Sequence[int] | np.ndarray) -> np.ndarray:
     """Start of each of many graphs, and the end: (K + 1,) int64."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 def together(parts: Sequence[Arrays]) -> Arrays:
-    """Graphs one after another, with node_offsets and edge_offsets; each counts its nodes from 0."""
+    """Graphs, or sets of graphs with offsets, as one set; each graph counts its nodes from 0."""
+    counted = {"node_offsets": ("x", 0), "edge_offsets": ("edge_index", 1)}
     joined = {
-        name: np.concatenate([graph[name] for graph in parts], 1 if name == "edge_index" else 0)
+        name: np.concatenate([part[name] for part in parts], int(name == "edge_index"))
         for name in parts[0]
+        if name not in counted
     }
-    return joined | {
-        "node_offsets": offsets([len(graph["x"]) for graph in parts]),
-        "edge_offsets": offsets([graph["edge_index"].shape[1] for graph in parts]),
-    }
+    for name, (rows, axis) in counted.items():
+        sizes = [np.diff(part.get(name, [0, part[rows].shape[axis]])) for part in parts]
+        joined[name] = offsets(np.concatenate(sizes))
+    return joined
+
+
+def n_graphs_of(parts: Sequence[Arrays]) -> np.ndarray:
+    """How many graphs each part has: `n_graphs`."""
+    return np.array([len(part["node_offsets"]) - 1 for part in parts], np.int64)
 
 
 def one(arrays: Arrays, g: int) -> Arrays:

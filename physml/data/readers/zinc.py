@@ -129,13 +129,7 @@ def _read_substitute(files: Files) -> Arrays:
     if len(vocabulary) > 1:
         path = files.path(substitute_name("train"))
         raise WrongFile(f"{path}: it numbers the atoms otherwise than valid and test.")
-    joined = {
-        name: np.concatenate([part[name] for part in parts], -1 if name == "edge_index" else 0)
-        for name in ("x", "edge_index", "edge_attr", "y")
-    }
-    for name in ("node_offsets", "edge_offsets"):
-        joined[name] = graphs.offsets(np.concatenate([np.diff(part[name]) for part in parts]).tolist())
-    return {**joined, "n_graphs": np.array([len(part["y"]) for part in parts], np.int64)}
+    return graphs.together(parts) | {"n_graphs": graphs.n_graphs_of(parts)}
 
 
 def _part(files: Files, part: str) -> Arrays:
