@@ -77,7 +77,10 @@ class Lease:
     @property
     def lost(self) -> bool:
         """True if another process is known to have taken it over; `confirm` makes sure."""
-        return _path(self.place, self.number + 1).exists()
+        try:
+            return _path(self.place, self.number + 1).exists()
+        except OSError:  # a server that does not answer for a while
+            return False
 
     def confirm(self) -> None:
         """Hold it for a full time from now on.

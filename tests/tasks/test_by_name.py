@@ -317,6 +317,9 @@ def test_the_first_commit_of_the_hub_is_pinned(store: Store, monkeypatch: pytest
     assert hub.contents(hub.Repository("someone/set"), store) == pinned
     named = hub.contents(hub.Repository("someone/set", revision="c" * 40), store)
     assert named == {"someone/set": {"sha256": "c" * 40, "verified": "bytes"}}
+    (store.cache / "file").touch()
+    blocked = Store(None, store.cache / "file")
+    refuses(DataError, "cannot be written: .* set PHYSML_CACHE", hub.contents, hub.Repository("a/b"), blocked)
     (pin,) = (store.cache / "pins" / "hub").iterdir()
     pin.write_bytes(b"\xff")
     with pytest.raises(DataError, match=r"pins/hub/.* is damaged: it holds no commit\. Delete it"):
