@@ -9,7 +9,7 @@ import torch
 from numpy.random import RandomState
 from torch import Tensor
 
-from physml.base.check import has_shape, one_of, positive, seed
+from physml.base.check import each, has_shape, one_of, positive, seed
 from physml.base.errors import InputError
 from physml.data import graphs, splits
 from physml.data.cache import Generated
@@ -96,8 +96,7 @@ class GraphProperties(ManyGraphs):
         one_of("protocol", protocol, ("clean",))
         one_of("target", target, tuple(TARGETS))
         self.sizes = {"train": n_train, "valid": n_valid, "test": n_test}
-        for part, n in self.sizes.items():
-            positive(f"n_{part}", n)
+        each(positive, n_train=n_train, n_valid=n_valid, n_test=n_test)
         seed("data_seed", data_seed)
         if len(nodes) != 2 or not SMALLEST <= nodes[0] <= nodes[1]:
             raise InputError(

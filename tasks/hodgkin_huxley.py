@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from physml.base.check import has_shape, positive
+from physml.base.check import each, has_shape, positive
 from physml.base.errors import InputError
 from physml.data.store import Arrays
 from physml.task.base import Better, Metrics, Sums
 from physml.task.batch import Batch
-from physml.task.trajectories import Solved, totals
+from physml.task.trajectories import Solved, runge_kutta, totals
 from physml.task.trivial import least_squares, linear, score_reference
 
 SODIUM, POTASSIUM, LEAK = 120.0, 36.0, 0.3  # millisiemens/cm^2
@@ -84,8 +84,7 @@ def trajectories(
         t_end: ms.
         step: ms.
     """
-    for name, value in {"t_end": t_end, "step": step}.items():
-        positive(name, value)
+    each(positive, t_end=t_end, step=step)
     if n_points < 2:
         raise InputError(f"n_points must be at least 2; got {n_points}.")
     between = int(np.ceil(t_end / (n_points - 1) / step - 1e-9))
@@ -94,10 +93,7 @@ def trajectories(
     path = [state]
     for _ in range(n_points - 1):
         for _ in range(between):
-            a = slope(state, u)
-            b = slope(state + h / 2 * a, u)
-            c = slope(state + h / 2 * b, u)
-            state = state + h / 6 * (a + 2 * b + 2 * c + slope(state + h * c, u))
+            state = runge_kutta(lambda state: slope(state, u), state, h)
         path.append(state)
     return np.stack(path).transpose(2, 0, 1)
 

@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from physml.base.check import has_shape, one_of, positive, seed
+from physml.base.check import each, has_shape, one_of, positive, seed
 from physml.base.errors import InputError
 from physml.data.store import Arrays
 from physml.task.base import Better, Metrics, Sums
 from physml.task.batch import Batch
-from physml.task.trajectories import Trajectories
+from physml.task.trajectories import Trajectories, runge_kutta
 from physml.task.trivial import least_squares, linear, score_reference
 
 D = 5
@@ -86,9 +86,8 @@ class Lorenz96(Trajectories):
     ) -> None:
         one_of("protocol", protocol, ("paper",))
         self.sizes = {"train": n_train, "valid": n_valid, "test": n_test}
-        numbers = {"n_train": n_train, "n_valid": n_valid, "n_test": n_test, "spacing": spacing}
-        for name, value in {**numbers, "substeps": substeps, "ahead": ahead}.items():
-            positive(name, value)
+        each(positive, n_train=n_train, n_valid=n_valid, n_test=n_test)
+        each(positive, spacing=spacing, substeps=substeps, ahead=ahead)
         seed("data_seed", data_seed)
         if n_points <= ahead:
             raise InputError(f"n_points must be above ahead = {ahead}; got {n_points}.")
@@ -140,11 +139,7 @@ def trajectories(x0: np.ndarray, forcing: float, n_points: int, spacing: float, 
     path[0] = x = x0
     for i in range(1, n_points):
         for _ in range(substeps):
-            k1 = slope(x, forcing)
-            k2 = slope(x + h / 2 * k1, forcing)
-            k3 = slope(x + h / 2 * k2, forcing)
-            k4 = slope(x + h * k3, forcing)
-            x = x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+            x = runge_kutta(lambda x: slope(x, forcing), x, h)
         path[i] = x
     return path.transpose(1, 0, 2)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from physml.base.check import count, has_shape, non_negative, one_of, positive, seed
+from physml.base.check import count, each, has_shape, non_negative, one_of, positive, seed
 from physml.base.errors import InputError
 from physml.data.store import Arrays, Store
 from physml.task.base import Better, Metrics, Part, Readout, Sums, Task
@@ -85,12 +85,10 @@ class Pendulum(Trajectories):
         protocol: str,
     ) -> None:
         one_of("protocol", protocol, ("clean",))
-        for name, n in {"n_train": n_train, "n_valid": n_valid, "n_test": n_test}.items():
-            count(name, n)
+        each(count, n_train=n_train, n_valid=n_valid, n_test=n_test)
         if n_points < 2:
             raise InputError(f"n_points must be at least 2, one to predict from; got {n_points}.")
-        positive("dt", dt)
-        positive("ratio", ratio)
+        each(positive, dt=dt, ratio=ratio)
         _below_pi("amplitude", amplitude)
         non_negative("noise", noise)
         seed("data_seed", data_seed)
@@ -194,12 +192,9 @@ class PendulumWindows(Task):
     ) -> None:
         one_of("protocol", protocol, ("clean",))
         _below_pi("theta0", theta0)
-        for name, value in {"dt": dt, "ratio": ratio}.items():
-            positive(name, value)
-        for name, value in {"noise": noise, "back_steps": back_steps, "lamb": lamb, "nu": nu}.items():
-            non_negative(name, value)
-        for name, n in {"n_features": n_features, "steps": steps}.items():
-            count(name, n)
+        each(positive, dt=dt, ratio=ratio)
+        each(non_negative, noise=noise, back_steps=back_steps, lamb=lamb, nu=nu)
+        each(count, n_features=n_features, steps=steps)
         seed("data_seed", data_seed)
         width = back_steps + 1 + steps
         parts = {"n_train": n_train, "n_valid": n_valid, "what n_points leaves": n_points - n_train - n_valid}

@@ -1,8 +1,8 @@
 """Checks of arguments, with messages that say what was wanted and what came."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from numbers import Integral
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from physml.base.errors import InputError, suggest
 
@@ -31,6 +31,12 @@ def count(name: str, value: int) -> None:
     if not isinstance(value, Integral):
         raise InputError(f"{name} must be a whole number; got {value!r}.")
     positive(name, value)
+
+
+def each(check: Callable[[str, Any], None], **values: Any) -> None:
+    """The same check of several arguments, by their names."""
+    for name, value in values.items():
+        check(name, value)
 
 
 def non_negative(name: str, value: float) -> None:

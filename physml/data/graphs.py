@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from physml.base.check import one_of
 from physml.base.errors import InputError
 from physml.data import splits
 from physml.data.datasets import Arrays
@@ -45,8 +46,7 @@ def directed(edge_index: np.ndarray, edges: str) -> np.ndarray:
 
     Reversed, u receives from v where a stored row says "u v"; the order stays.
     """
-    if edges not in DIRECTIONS:
-        raise InputError(f"edges must be one of {', '.join(DIRECTIONS)}; got {edges!r}.")
+    one_of("edges", edges, DIRECTIONS)
     if edges == "stored":
         return edge_index
     return np.ascontiguousarray(edge_index[::-1]) if edges == "reversed" else undirected(edge_index)
@@ -102,8 +102,7 @@ def regression_edges(edge_index: np.ndarray, n_nodes: int, alignment: str) -> np
     official: as the published code numbers them: node k of the graph is the k-th one that the edge list
     names, while features, targets and splits go by page number; nearly every page has the links of another.
     """
-    if alignment not in ("official", "clean"):
-        raise InputError(f"alignment must be official or clean; got {alignment!r}.")
+    one_of("alignment", alignment, ("official", "clean"))
     if alignment == "clean":
         return undirected(edge_index)
     met = met_order(edge_index)

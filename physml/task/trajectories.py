@@ -4,14 +4,15 @@ Axes: N trajectories, P points of each, B batch, T = P - ahead steps, D variable
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from physml.base.check import has_shape, one_of, positive, seed
+from physml.base.check import each, has_shape, one_of, positive, seed
 from physml.base.errors import InputError
 from physml.data.cache import Generated
 from physml.data.store import Arrays, Store
@@ -106,8 +107,7 @@ class Solved(Trajectories):
         protocol: str,
     ) -> None:
         one_of("protocol", protocol, self.protocols)
-        for name, value in {"n_train": n_train, "n_valid": n_valid, "n_test": n_test, "t_end": t_end}.items():
-            positive(name, value)
+        each(positive, n_train=n_train, n_valid=n_valid, n_test=n_test, t_end=t_end)
         seed("data_seed", data_seed)
         if n_points < self.late + 2:
             raise InputError(
@@ -119,6 +119,14 @@ class Solved(Trajectories):
 
     def finish(self, sums: Sums) -> Metrics:
         return roots(sums, self.better)
+
+
+def runge_kutta(slope: Callable[[np.ndarray], np.ndarray], x: np.ndarray, h: float) -> np.ndarray:
+    """x after one step of size h by the classical method of order 4."""
+    a = slope(x)
+    b = slope(x + h / 2 * a)
+    c = slope(x + h / 2 * b)
+    return x + h / 6 * (a + 2 * b + 2 * c + slope(x + h * c))
 
 
 def totals(squares: Mapping[str, Tensor]) -> Sums:

@@ -278,7 +278,7 @@ def test_the_official_numbering_is_that_of_networkx(store: Store) -> None:
     clean = graphs.regression_edges(arrays["edge_index"], n, "clean")
     assert clean.shape == theirs.shape and (clean != theirs).any()
     assert nx.is_isomorphic(nx.Graph(clean.T.tolist()), graph)
-    with pytest.raises(InputError, match="official or clean"):
+    with pytest.raises(InputError, match="must be one of 'official', 'clean'"):
         graphs.regression_edges(arrays["edge_index"], n, "other")  # type: ignore[arg-type]
     with pytest.raises(InputError, match=f"{n} of {n + 1} nodes"):
         graphs.regression_edges(arrays["edge_index"], n + 1, "official")

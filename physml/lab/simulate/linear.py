@@ -6,7 +6,7 @@ from Erichson et al., Lipschitz Recurrent Neural Networks, ICLR 2021, https://ar
 
 import numpy as np
 
-from physml.base.check import non_negative, one_of, positive, within
+from physml.base.check import each, non_negative, one_of, positive, within
 from physml.base.errors import InputError
 
 Arrays = dict[str, np.ndarray]
@@ -63,8 +63,7 @@ def orbit(*, radius: float, angle: float, steps: int) -> Arrays:
 
     Shapes: x, y (steps + 1,), the two entries of the state.
     """
-    positive("radius", radius)
-    positive("steps", steps)
+    each(positive, radius=radius, steps=steps)
     t = np.arange(steps + 1)
     return {"x": radius**t * np.cos(angle * t), "y": radius**t * np.sin(angle * t)}
 
@@ -86,8 +85,7 @@ def spectrum(*, part: str, beta: float, gamma: float, units: int, scale: float, 
     Shapes: x, y (units,), the real and the imaginary part; of lines (5,), with a gap.
     """
     one_of("part", part, ("eigenvalues", "printed", "twice"))
-    positive("units", units)
-    positive("scale", scale)
+    each(positive, units=units, scale=scale)
     M = np.random.default_rng(seed).normal(0.0, scale * units**-0.5, (units, units))
     eigenvalues = np.linalg.eigvals(symmetric_skew(M, beta, gamma))
     if part == "eigenvalues":
