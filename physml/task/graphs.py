@@ -11,7 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from physml.base.check import positive
-from physml.base.errors import DataError
+from physml.base.errors import DataError, InputError
 from physml.data.datasets import Arrays
 from physml.data.splits import parted
 from physml.data.store import Store
@@ -63,7 +63,10 @@ class ManyGraphs(Task):
         Shapes: x (V, D) float32; arrays: edge_index, node_offsets and edge_offsets as `physml.data.graphs`
         says; target (G, ...) or (V, ...), by `readout`; the graphs of each part (n,).
         """
-        name, n_graphs = type(self).__name__, len(arrays["node_offsets"]) - 1
+        name = type(self).__name__
+        if lacking := {"edge_index", "node_offsets", "edge_offsets"} - set(arrays):
+            raise InputError(f"{name}: arrays must have {min(lacking)}; got {', '.join(arrays) or 'none'}.")
+        n_graphs = len(arrays["node_offsets"]) - 1
         labelled = n_graphs if self.readout == "graph" else len(x)
         if x.ndim != 2 or x.shape[1] != self.d_in or len(x) != arrays["node_offsets"][-1]:
             raise DataError(

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 from loaded_tasks import whole, with_data
+from refusals import refuses
 from torch import Generator, nn
 
-from physml.base.errors import DataError
+from physml.base.errors import DataError, InputError
 from physml.config.compose import compose
 from physml.data import graphs
 from physml.data.datasets import Arrays
@@ -71,6 +72,13 @@ def test_a_batch_is_its_graphs_side_by_side(store: Store) -> None:
     batch = task.joined(torch.arange(n))
     assert batch.edge_index is not None
     assert batch.edge_index[0].tolist() == list(range(0, 2 * n, 2))
+
+
+def test_what_is_not_there_is_named(store: Store) -> None:
+    x, y = np.zeros((2, 1), np.float32), np.zeros(1, np.float32)
+    says = "arrays must have edge_offsets; got edge_index, node_offsets"
+    arrays = {"edge_index": np.zeros((2, 0), int), "node_offsets": np.array([0, 2])}
+    refuses(InputError, says, zinc().place, x, arrays, y, {}, store)
 
 
 def test_parts_may_be_masks_and_graphs_in_two_parts_are_noted(store: Store) -> None:

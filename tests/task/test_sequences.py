@@ -155,6 +155,11 @@ def test_wrong_parts_axes_and_values_and_a_task_without_a_width_are_refused() ->
     with pytest.raises(InputError, match=r"named train, valid and test; got 'val'\. Did you mean valid"):
         Classes().load(STORE, 0, val=items())
     refuses(InputError, "there is no part test; got train", Classes().place, {"train": items()}, STORE)
+    alone = torch.zeros(2, 3, 2)
+    for bad, got in ((alone, "got Tensor"), ((alone,), "got 1 of them"), ([alone] * 4, "got 4 of them")):
+        refuses(
+            InputError, f"part test: expected inputs, targets .*{got}", Classes().load, STORE, 0, test=bad
+        )
     refuses(InputError, r"axes \(N, T, D\)", Classes().load, STORE, 0, test=items(torch.zeros(2, 3)))
     refuses(DataError, "finite", Numbers().load, STORE, 0, bad=math.inf)
 

@@ -54,7 +54,6 @@ def _graph(where: str, entry: Any) -> Arrays:
     if not all(hasattr(entry[key], "dtype") for key in KEYS):
         raise WrongFile(f"{where} has something else than tensors.")
     x, edge_index, pos, y = (np.asarray(entry[key]) for key in KEYS)
-    edge_index, y = graphs.whole(where, "edges", edge_index), graphs.whole(where, "y", y)
     if edge_index.ndim != 2 or edge_index.shape[1] > NODES**2:
         raise WrongFile(f"{where} has edges of shape {edge_index.shape}, expected 2 x E.")
     if x.shape != (NODES, 1) or pos.shape != (NODES, 2) or y.size != 1 or edge_index.shape[0] != 2:
@@ -62,6 +61,7 @@ def _graph(where: str, entry: Any) -> Arrays:
             f"{where} has x {x.shape}, pos {pos.shape}, edge_index {edge_index.shape} and "
             f"{y.size} labels; expected ({NODES}, 1), ({NODES}, 2), (2, E) and 1."
         )
+    edge_index, y = graphs.whole(where, "edges", edge_index), graphs.whole(where, "y", y)
     graphs.check_edges(where, edge_index, NODES)
     graphs.check_labels(where, y.reshape(1), CLASSES)
     graphs.check_finite(where, "x or pos", np.concatenate([x, pos], 1))
