@@ -120,6 +120,7 @@ def one_way(*, epsilon: np.ndarray, n_layers: int, width: int, t_end: float, see
     F = sin(2t) for all units of layer 1, 0 above.
     Shapes: epsilon (n,) -> x (n,), y (n,).
     """
+    positive("t_end", t_end)
     n = n_layers * width
     t = np.linspace(0, t_end, 201)[1:]
     into_first = np.arange(n) >= n - width
