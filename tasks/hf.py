@@ -12,6 +12,7 @@ import torch
 
 from physml.base.check import one_of, positive
 from physml.base.errors import DataError, InputError, needed_by
+from physml.base.files import writing
 from physml.data.cache import Generated
 from physml.data.datasets import Arrays
 from physml.data.fetch import hub
@@ -278,6 +279,6 @@ def _fixture(store: Store, texts: bool) -> Path:
         else:
             x = [(rng.normal(0, 0.1, t) + k).tolist() for k, t in zip(y, lengths, strict=True)]
         if not path.is_file():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            Dataset.from_dict({"text": x, "label": y}).to_parquet(str(path))
+            with writing(path) as temporary:  # another process may look meanwhile, and pin what it sees
+                Dataset.from_dict({"text": x, "label": y}).to_parquet(str(temporary))
     return folder
