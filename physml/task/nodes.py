@@ -22,6 +22,8 @@ from physml.task.classes import Classes, refuse_labels
 from physml.task.trivial import score_reference
 
 RIDGE = 1.0  # weight of the squared map in the linear reference
+KERNEL = 10_000  # nodes up to which its equations are as many as those that train
+ROWS = 2**18  # of features that are turned to float64 at once
 
 
 class OneGraph(Task):
@@ -82,16 +84,34 @@ class OneGraph(Task):
     def ridge(self, target: Tensor) -> Tensor:
         """The output of a linear map of the features for every node, fitted to `target` on train.
 
-        Ridge regression around the means of train, in float64, of weight `RIDGE`.
+        Ridge regression around the means of train, in float64, of weight `RIDGE`: N x N equations of the
+        nodes that train, or D x D ones, block by block, where these are too many.
         Shapes: target (N, O) -> (N, O).
         """
-        x, nodes = self._x.double(), self._nodes["train"]
+        nodes = self._nodes["train"]
+        if len(nodes) > max(KERNEL, self.d_in):
+            return _ridge_by_features(self._x, nodes, target)
+        x = self._x.double()
         center, mean = x[nodes].mean(0), target[nodes].double().mean(0)
         centred = x[nodes] - center
         kernel = centred @ centred.T
         kernel.diagonal().add_(RIDGE)
         weight = torch.linalg.solve(kernel, target[nodes].double() - mean)
         return (x - center) @ (centred.T @ weight) + mean
+
+
+def _ridge_by_features(x: Tensor, nodes: Tensor, target: Tensor) -> Tensor:
+    parts = nodes.split(ROWS)
+    center = sum(x[n].double().sum(0) for n in parts) / len(nodes)
+    mean = target[nodes].double().mean(0)
+    gram = RIDGE * torch.eye(x.shape[1], dtype=torch.float64, device=x.device)
+    right = torch.zeros(x.shape[1], target.shape[1], dtype=torch.float64, device=x.device)
+    for n in parts:
+        centred = x[n].double() - center
+        gram += centred.T @ centred
+        right += centred.T @ (target[n].double() - mean)
+    weight = torch.linalg.solve(gram, right)
+    return torch.cat([(block.double() - center) @ weight + mean for block in x.split(ROWS)])
 
 
 class NodeClasses(Classes, OneGraph):
