@@ -70,6 +70,11 @@ def one_of(name: str, value: str, options: Collection[str]) -> None:
         )
 
 
+def is_tensor(name: str, x: object) -> None:
+    if not hasattr(x, "dim"):
+        raise InputError(f"{name} must be a tensor; got {type(x).__name__}. Use torch.as_tensor.")
+
+
 def has_shape(name: str, x: Shaped, axes: tuple[int | str, ...], *, hint: str = "") -> None:
     """Letters stand for any positive size; numbers must match.
 
@@ -77,6 +82,7 @@ def has_shape(name: str, x: Shaped, axes: tuple[int | str, ...], *, hint: str = 
         >>> import torch
         >>> has_shape("u", torch.zeros(4, 3, 2), ("B", "T", 2))
     """
+    is_tensor(name, x)
     fits = x.dim() == len(axes) and all(
         size == axis if isinstance(axis, int) else size > 0 for size, axis in zip(x.shape, axes, strict=True)
     )
