@@ -92,6 +92,15 @@ def read_json(path: Path, most: int = SMALL) -> Any:
     return parsed(read_bytes(path, most).decode("utf-8"))
 
 
+def read_mapping(path: Path) -> dict[str, Any]:
+    """The mapping in a small file of JSON; empty where none can be read."""
+    try:
+        value = read_json(path)
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
 def parsed(text: str) -> Any:
     """The value of JSON. Errors: ValueError, also for depth and for whole numbers that no float holds."""
     try:

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import json
 import logging
 import shutil
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
-from physml.base import files
+from physml.base import files, opened
 from physml.base.errors import DataError
 from physml.base.text import shown, terminal
 from physml.data.cache import cache_lock as lock
@@ -158,11 +157,7 @@ class Part:
         return self.path.with_name(f"{self.path.name}.json")
 
     def origin(self) -> dict[str, str | None]:
-        try:
-            origin = json.loads(self.about.read_text(encoding="utf-8"))
-            return origin if isinstance(origin, dict) else {}
-        except (OSError, ValueError):
-            return {}
+        return opened.read_mapping(self.about)
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)
