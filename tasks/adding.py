@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from physml.base.check import has_shape, one_of, positive
+from physml.base.check import each, has_shape, one_of, positive
 from physml.base.errors import InputError
 from physml.data.store import Store
 from physml.task.base import Better, Metrics, Part, Readout, Sums, Task
@@ -52,8 +52,7 @@ class Adding(Task):
         one_of("protocol", protocol, ("clean", "official"))
         if length < 2:
             raise InputError(f"length must be at least 2, one step for each flag; got {length}.")
-        positive("n_eval", n_eval)
-        positive("epoch_steps", epoch_steps)
+        each(positive, n_eval=n_eval, epoch_steps=epoch_steps)
         self.d_in, self.d_out = 2, 1
         self.length, self.n_eval, self.epoch_steps, self.protocol = length, n_eval, epoch_steps, protocol
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from physml.base.check import has_shape, one_of, positive
+from physml.base.check import each, has_shape, one_of, positive
 from physml.base.errors import InputError
 from physml.data import splits
 from physml.data.readers.bidmc import BIDMC, NUMERICS, RATE
@@ -116,8 +116,7 @@ class SubjectRates(Valued):
         required = "clean" if divided == "subjects" else "paper"
         if protocol != required:
             raise InputError(f"divided={divided} makes protocol={required}; got {protocol}.")
-        for name, value in {"window": window, "stride": stride, "every": every}.items():
-            positive(name, value)
+        each(positive, window=window, stride=stride, every=every)
         for name, kind in {"inputs": inputs, "target": target}.items():
             one_of(name, kind, ("raw", "standard"))
         self.d_in, self.d_out = 2, 1

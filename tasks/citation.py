@@ -3,7 +3,7 @@
 import numpy as np
 from torch import Tensor
 
-from physml.base.check import one_of, positive
+from physml.base.check import each, one_of, positive
 from physml.base.errors import InputError
 from physml.data import graphs
 from physml.data.readers import planetoid, shchur
@@ -68,8 +68,7 @@ class Citation(NodeClasses):
         one_of("split_of", split_of, ("random", "public"))
         one_of("features", features, ("raw", "row_sum"))
         one_of("protocol", protocol, ("official", "clean"))
-        positive("n_per_class", n_per_class)
-        positive("n_development", n_development)
+        each(positive, n_per_class=n_per_class, n_development=n_development)
         if split_of == "public" and graph not in PLANETOID:
             raise InputError(
                 f"there is a public split of {', '.join(PLANETOID)} alone; got graph={graph}. "

@@ -3,18 +3,17 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from physml.base.check import has_shape, one_of, positive
-from physml.base.errors import InputError
+from physml.base.check import has_shape
 from physml.data.store import Arrays
 from physml.task.base import Better, Metrics, Part, Sums
 from physml.task.batch import Batch
-from physml.task.trajectories import Trajectories
+from physml.task.trajectories import Solved, totals
 from physml.task.trivial import least_squares, linear, score_reference
 
 TAU, CURRENT, A, B = 1 / 50, 0.5, 0.7, 0.8
@@ -40,7 +39,7 @@ class TailBatch(Batch):
     tail: Tensor | None = None  # (B,) bool
 
 
-class FitzHughNagumo(Trajectories):
+class FitzHughNagumo(Solved):
     r"""Predict the next value of the fast variable v from all values before it (teacher forced).
 
     .. math:: v' = v - v^3/3 - w + 0.5, \qquad w' = (v + 0.7 - 0.8 w)/50
@@ -70,6 +69,8 @@ class FitzHughNagumo(Trajectories):
     """
 
     name: ClassVar[str] = "fitzhugh_nagumo"
+    late: ClassVar[int] = LATE
+    protocols: ClassVar[tuple[str, ...]] = ("official",)
     metric: ClassVar[str] = "rmse"
     better: ClassVar[Better] = {
         "rmse": "lower",
@@ -83,30 +84,6 @@ class FitzHughNagumo(Trajectories):
         "rmse_from11": "clean",
         "rmse_step1": "clean",
     }
-
-    def __init__(
-        self,
-        *,
-        n_train: int,
-        n_valid: int,
-        n_test: int,
-        n_points: int,
-        t_end: float,
-        data_seed: int,
-        protocol: str,
-    ) -> None:
-        one_of("protocol", protocol, ("official",))
-        for name, value in {"n_train": n_train, "n_valid": n_valid, "n_test": n_test, "t_end": t_end}.items():
-            positive(name, value)
-        if n_points < LATE + 2:
-            raise InputError(f"n_points must be at least {LATE + 2}, to have a step 11; got {n_points}.")
-        self.d_in = self.d_out = 1
-        self.protocol = protocol
-        self.sizes = {"train": n_train, "valid": n_valid, "test": n_test}
-        self.n_points, self.t_end, self.data_seed = n_points, float(t_end), data_seed
-
-    def key(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("sizes", "n_points", "t_end", "data_seed")}
 
     def make(self) -> Arrays:
         rng = np.random.RandomState(self.data_seed)
@@ -125,22 +102,14 @@ class FitzHughNagumo(Trajectories):
         has_shape("output", output, tuple(batch.target.shape))
         assert isinstance(batch, TailBatch) and batch.tail is not None
         error = (output.detach() - batch.target).double().square().squeeze(-1)  # (B, T)
-        parts = {
-            "rmse": error,
-            "rmse_last128": error[batch.tail],
-            "rmse_from11": error[:, LATE:],
-            "rmse_step1": error[:, 0],
-        }
-        sums = torch.stack([part.sum() for part in parts.values()]).tolist()
-        return {f"{name}_sum": value for name, value in zip(parts, sums, strict=True)} | {
-            f"{name}_n": float(part.numel()) for name, part in parts.items()
-        }
-
-    def finish(self, sums: Sums) -> Metrics:
-        return {
-            name: (sums[f"{name}_sum"] / sums[f"{name}_n"]) ** 0.5 if sums[f"{name}_n"] else float("nan")
-            for name in self.better
-        }
+        return totals(
+            {
+                "rmse": error,
+                "rmse_last128": error[batch.tail],
+                "rmse_from11": error[:, LATE:],
+                "rmse_step1": error[:, 0],
+            }
+        )
 
     def references(self) -> dict[str, Metrics]:
         """Constant train mean; the last value; linear autoregressions on the last 2, 4 and 8 values.

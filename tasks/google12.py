@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from physml.base.check import one_of
+from physml.base.check import one_of, seed
 from physml.base.errors import DataError, InputError
 from physml.data.readers.speech_commands import COMMANDS, LENGTH, PARTS, RATE, SPEECH_COMMANDS, WORDS
 from physml.data.spectrograms import N_FRAMES, N_MELS, log_mel
@@ -60,6 +60,7 @@ class Google12(Labelled):
                 "data_seed must be null for protocol official, which draws nothing, and a number for clean; "
                 f"got {data_seed} for {protocol}."
             )
+        seed("data_seed", data_seed or 0)
         self.protocol, self.data_seed = protocol, data_seed
         self.d_in, self.d_out = N_MELS, len(CLASSES)
         self.n_classes = len(CLASSES)

@@ -9,9 +9,9 @@ import torch
 from numpy.random import RandomState
 from torch import Tensor
 
-from physml.base.check import has_shape, one_of, positive
+from physml.base.check import each, has_shape, one_of, positive, seed
 from physml.base.errors import InputError
-from physml.data import splits
+from physml.data import graphs, splits
 from physml.data.cache import Generated
 from physml.data.store import Arrays, Store
 from physml.task.base import Better, Metrics, Readout, Sums
@@ -96,8 +96,8 @@ class GraphProperties(ManyGraphs):
         one_of("protocol", protocol, ("clean",))
         one_of("target", target, tuple(TARGETS))
         self.sizes = {"train": n_train, "valid": n_valid, "test": n_test}
-        for part, n in self.sizes.items():
-            positive(f"n_{part}", n)
+        each(positive, n_train=n_train, n_valid=n_valid, n_test=n_test)
+        seed("data_seed", data_seed)
         if len(nodes) != 2 or not SMALLEST <= nodes[0] <= nodes[1]:
             raise InputError(
                 f"nodes must be the least and the greatest number, from {SMALLEST} on; got {list(nodes)}."
@@ -113,7 +113,7 @@ class GraphProperties(ManyGraphs):
     def make(self) -> Arrays:
         rng = RandomState(self.data_seed)
         n_graphs = sum(self.sizes.values())
-        return joined([_with_distances(connected(rng, self.nodes), rng) for _ in range(n_graphs)])
+        return graphs.together([_with_distances(connected(rng, self.nodes), rng) for _ in range(n_graphs)])
 
     def sources(self) -> list[Generated]:
         return [Generated(self.name, self.key(), self.version, self.make)]
@@ -192,20 +192,6 @@ def sha256_of_first(arrays: Arrays, n: int) -> str:
     return digest.hexdigest()
 
 
-def joined(graphs: list[Arrays]) -> Arrays:
-    """Graphs one after another, as `physml.data.graphs` says; edges count the nodes of their graph."""
-    names = ("x", "eccentricity", "distance")
-    arrays = {name: np.concatenate([graph[name] for graph in graphs]) for name in names}
-    arrays["diameter"] = np.array([graph["eccentricity"].max() for graph in graphs], np.int16)
-    arrays["edge_index"] = np.concatenate([graph["edge_index"] for graph in graphs], 1)
-    for name, sizes in (
-        ("node_offsets", [len(graph["x"]) for graph in graphs]),
-        ("edge_offsets", [graph["edge_index"].shape[1] for graph in graphs]),
-    ):
-        arrays[name] = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return arrays
-
-
 def distances(A: np.ndarray, source: int | None = None) -> np.ndarray:
     """Edges of the shortest path between each two nodes, or from `source` to each; infinite where none is."""
     from scipy.sparse.csgraph import shortest_path  # not needed where the data are cached
@@ -223,6 +209,7 @@ def _with_distances(A: np.ndarray, rng: RandomState) -> Arrays:
     return {
         "x": x,
         "edge_index": np.stack(np.nonzero(A)).astype(np.int16),
+        "diameter": d.max(keepdims=True)[0],
         "eccentricity": d.max(1),
         "distance": d[source],
     }

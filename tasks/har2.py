@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from physml.base.check import non_negative, one_of
+from physml.base.check import one_of, seed
 from physml.base.errors import InputError
 from physml.data.readers.har import ACTIVITIES, UCI_HAR
 from physml.data.store import Store
@@ -68,7 +68,7 @@ class HAR2(Labelled):
         one_of("tested", tested, ("subjects", "windows"))
         one_of("scaling", scaling, ("channel", "point", "once", "none"))
         one_of("merge", merge, tuple(MERGES))
-        non_negative("data_seed", data_seed)
+        seed("data_seed", data_seed)
         if protocol == "clean" and "windows" in (held_out, tested):
             raise InputError(
                 "protocol clean needs held_out=subjects and tested=subjects: windows overlap. "

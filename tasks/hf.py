@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,6 +12,7 @@ import torch
 
 from physml.base.check import one_of, positive
 from physml.base.errors import DataError, InputError, needed_by
+from physml.base.files import writing
 from physml.data.cache import Generated
 from physml.data.datasets import Arrays
 from physml.data.fetch import hub
@@ -25,34 +27,31 @@ from physml.task.sequences import Items, Labelled
 UNKNOWN, PADDING, FIRST = 0, 1, 2  # ids of words that are not known, of padding, and of the first word
 
 
+@dataclass(kw_only=True, eq=False)
 class _Hub(Labelled):
     """The base of both kinds of sequences: the repository, its splits and its labels."""
 
     version: ClassVar[int] = 2
     n_splits: ClassVar[int] = 5
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        config: str | None,
-        revision: str | None,
-        input: str,
-        target: str,
-        train: str,
-        valid: str | float,
-        test: str,
-        max_length: int | None,
-        protocol: str,
-    ) -> None:
-        one_of("protocol", protocol, ("clean",))
-        if isinstance(valid, float) and not 0 < valid < 1:
-            raise InputError(f"valid must be a split, or a share of train between 0 and 1; got {valid}.")
-        if max_length is not None:
-            positive("max_length", max_length)
-        self.repository = hub.Repository(name, config, revision)
-        self.input, self.target, self.protocol = input, target, protocol
-        self.train, self.valid, self.test, self.max_length = train, valid, test, max_length
+    name: str
+    config: str | None
+    revision: str | None
+    input: str
+    target: str
+    train: str
+    valid: str | float
+    test: str
+    max_length: int | None
+    protocol: str
+
+    def __post_init__(self) -> None:
+        one_of("protocol", self.protocol, ("clean",))
+        if not isinstance(self.valid, str) and not 0 < self.valid < 1:
+            raise InputError(f"valid must be a split, or a share of train between 0 and 1; got {self.valid}.")
+        if self.max_length is not None:
+            positive("max_length", self.max_length)
+        self.repository = hub.Repository(self.name, self.config, self.revision)
 
     def load(self, store: Store, split: int) -> None:
         repository = hub.Repository(str(_fixture(store, self.tokens))) if store.fixtures else self.repository
@@ -81,7 +80,7 @@ class _Hub(Labelled):
     def key(self) -> dict[str, Any]:
         """Everything but the files that the arrays depend on."""
         names = ("config", "input", "target", "train", "valid", "test", "max_length")
-        return {name: getattr(self, name, self.repository.config) for name in names}
+        return {name: getattr(self, name) for name in names}
 
     def _read(self, repository: hub.Repository, commit: str, store: Store, split: int) -> Arrays:
         splits = hub.rows(repository, commit, store)
@@ -120,6 +119,7 @@ class _Hub(Labelled):
         """x_<part>, padded; n_<part> (N,), true lengths; d_in ()."""
 
 
+@dataclass(kw_only=True, eq=False)
 class HubText(_Hub):
     r"""Say of which class a text is, after its last word.
 
@@ -151,29 +151,13 @@ class HubText(_Hub):
 
     tokens: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        config: str | None,
-        revision: str | None,
-        input: str,
-        target: str,
-        train: str,
-        valid: str | float,
-        test: str,
-        units: str,
-        n_words: int,
-        max_length: int | None,
-        protocol: str,
-    ) -> None:
-        one_of("units", units, ("words", "bytes"))
-        positive("n_words", n_words)
-        super().__init__(
-            name=name, config=config, revision=revision, input=input, target=target, train=train, valid=valid,
-            test=test, max_length=max_length, protocol=protocol,
-        )  # fmt: skip
-        self.units, self.n_words = units, n_words
+    units: str
+    n_words: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("units", self.units, ("words", "bytes"))
+        positive("n_words", self.n_words)
 
     def key(self) -> dict[str, Any]:
         return {**super().key(), "units": self.units, "n_words": self.n_words}
@@ -202,6 +186,7 @@ class HubText(_Hub):
         return units[: self.max_length]
 
 
+@dataclass(kw_only=True, eq=False)
 class HubSeries(_Hub):
     r"""Say of which class a series of numbers is, after its last step.
 
@@ -217,30 +202,14 @@ class HubSeries(_Hub):
             lines between their neighbours in time, "drop" to leave the series out, of test too.
     """
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        config: str | None,
-        revision: str | None,
-        input: str,
-        target: str,
-        train: str,
-        valid: str | float,
-        test: str,
-        max_length: int | None,
-        protocol: str,
-        missing: Missing | None = None,
-    ) -> None:
-        one_of("missing", missing or "refuse", MISSING)
-        super().__init__(
-            name=name, config=config, revision=revision, input=input, target=target, train=train, valid=valid,
-            test=test, max_length=max_length, protocol=protocol,
-        )  # fmt: skip
-        self.missing: Missing = missing or "refuse"
+    missing: Missing | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("missing", self.missing or "refuse", MISSING)
 
     def key(self) -> dict[str, Any]:
-        return {**super().key(), "missing": self.missing}
+        return {**super().key(), "missing": self.missing or "refuse"}
 
     def complete(self, inputs: dict[str, list[Any]]) -> dict[str, Any]:
         kept = {}
@@ -248,7 +217,10 @@ class HubSeries(_Hub):
             series = [self._numbers(row, part, i) for i, row in enumerate(all)]
             where = f"{self.repository.name}, column {self.input}, {part}"
             inputs[part], kept[part] = without_gaps(
-                series, self.missing, where, lambda i, step, d: f"row {i}, step {step + 1}, value {d + 1}"
+                series,
+                self.missing or "refuse",
+                where,
+                lambda i, step, d: f"row {i}, step {step + 1}, value {d + 1}",
             )
         return kept
 
@@ -307,6 +279,6 @@ def _fixture(store: Store, texts: bool) -> Path:
         else:
             x = [(rng.normal(0, 0.1, t) + k).tolist() for k, t in zip(y, lengths, strict=True)]
         if not path.is_file():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            Dataset.from_dict({"text": x, "label": y}).to_parquet(str(path))
+            with writing(path) as temporary:  # another process may look meanwhile, and pin what it sees
+                Dataset.from_dict({"text": x, "label": y}).to_parquet(str(temporary))
     return folder

@@ -11,18 +11,18 @@ want a sum of products in place of :math:`F_y(z, t) \odot H(y, t)`; and beta_3 h
 prints exp(1 ..).
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from physml.base.check import has_shape, one_of, positive
+from physml.base.check import each, has_shape, positive
 from physml.base.errors import InputError
 from physml.data.store import Arrays
 from physml.task.base import Better, Metrics, Sums
 from physml.task.batch import Batch
-from physml.task.trajectories import Trajectories
+from physml.task.trajectories import Solved, runge_kutta, totals
 from physml.task.trivial import least_squares, linear, score_reference
 
 SODIUM, POTASSIUM, LEAK = 120.0, 36.0, 0.3  # millisiemens/cm^2
@@ -84,8 +84,7 @@ def trajectories(
         t_end: ms.
         step: ms.
     """
-    for name, value in {"t_end": t_end, "step": step}.items():
-        positive(name, value)
+    each(positive, t_end=t_end, step=step)
     if n_points < 2:
         raise InputError(f"n_points must be at least 2; got {n_points}.")
     between = int(np.ceil(t_end / (n_points - 1) / step - 1e-9))
@@ -94,15 +93,12 @@ def trajectories(
     path = [state]
     for _ in range(n_points - 1):
         for _ in range(between):
-            a = slope(state, u)
-            b = slope(state + h / 2 * a, u)
-            c = slope(state + h / 2 * b, u)
-            state = state + h / 6 * (a + 2 * b + 2 * c + slope(state + h * c, u))
+            state = runge_kutta(lambda state: slope(state, u), state, h)
         path.append(state)
     return np.stack(path).transpose(2, 0, 1)
 
 
-class HodgkinHuxley(Trajectories):
+class HodgkinHuxley(Solved):
     r"""Predict the next voltage of a firing neuron from all voltages before it (teacher forced).
 
     The depolarisation at the start is uniform on [-20, 20] mV. The current is constant in time, unseen by the
@@ -124,35 +120,11 @@ class HodgkinHuxley(Trajectories):
     """
 
     name: ClassVar[str] = "hodgkin_huxley"
+    late: ClassVar[int] = LATE
+    protocols: ClassVar[tuple[str, ...]] = ("clean",)
     metric: ClassVar[str] = "rmse_mv"
     better: ClassVar[Better] = {"rmse_mv": "lower", "rmse_late_mv": "lower"}
     scoring: ClassVar[dict[str, str]] = {"rmse_mv": "clean", "rmse_late_mv": "clean"}
-
-    def __init__(
-        self,
-        *,
-        n_train: int,
-        n_valid: int,
-        n_test: int,
-        n_points: int,
-        t_end: float,
-        data_seed: int,
-        protocol: str,
-    ) -> None:
-        one_of("protocol", protocol, ("clean",))
-        for name, value in {"n_train": n_train, "n_valid": n_valid, "n_test": n_test, "t_end": t_end}.items():
-            positive(name, value)
-        if n_points < LATE + 2:
-            raise InputError(
-                f"n_points must be at least {LATE + 2}, to have a step {LATE + 1}; got {n_points}."
-            )
-        self.d_in = self.d_out = 1
-        self.protocol = protocol
-        self.sizes = {"train": n_train, "valid": n_valid, "test": n_test}
-        self.n_points, self.t_end, self.data_seed = n_points, float(t_end), data_seed
-
-    def key(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("sizes", "n_points", "t_end", "data_seed")}
 
     def make(self) -> Arrays:
         rng = np.random.RandomState(self.data_seed)
@@ -165,13 +137,7 @@ class HodgkinHuxley(Trajectories):
     def score(self, output: Tensor, batch: Batch) -> Sums:
         has_shape("output", output, tuple(batch.target.shape))
         error = (output.detach() - batch.target).double().square().squeeze(-1) * UNIT**2  # (B, T)
-        parts = {"rmse_mv": error, "rmse_late_mv": error[:, LATE:]}
-        return {f"{name}_sum": float(part.sum()) for name, part in parts.items()} | {
-            f"{name}_n": float(part.numel()) for name, part in parts.items()
-        }
-
-    def finish(self, sums: Sums) -> Metrics:
-        return {name: (sums[f"{name}_sum"] / sums[f"{name}_n"]) ** 0.5 for name in self.better}
+        return totals({"rmse_mv": error, "rmse_late_mv": error[:, LATE:]})
 
     def references(self) -> dict[str, Metrics]:
         """Constant train mean; the last value; a linear autoregression on the last two values."""

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from physml.base.check import has_shape, one_of, positive
+from physml.base.check import each, has_shape, one_of, positive
 from physml.base.errors import InputError
 from physml.data.readers.glove import GLOVE, D
 from physml.data.readers.imdb import IMDB as REVIEWS
@@ -85,8 +85,7 @@ class IMDB(Task):
         if batching is not None:
             one_of("batching", batching, ("any_length",))
         one_of("vectors", vectors, ("glove", "random"))
-        positive("n_words", n_words)
-        positive("width", width)
+        each(positive, n_words=n_words, width=width)
         if vectors == "glove" and width != D:
             raise InputError(
                 f"vectors=glove needs width={D}; got {width}. Use vectors=random for other widths."

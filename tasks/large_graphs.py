@@ -2,17 +2,13 @@
 
 from typing import ClassVar
 
-import torch
-from torch import Tensor
-
 from physml.base.check import one_of
 from physml.data import graphs
 from physml.data.readers import large_graphs
 from physml.data.store import Store
-from physml.task.nodes import RIDGE, NodeClasses, TwoClasses
+from physml.task.nodes import NodeClasses, TwoClasses
 
 YEARS = {"snap_patents": large_graphs.SNAP_PATENTS, "arxiv_year": large_graphs.ARXIV_YEAR}
-ROWS = 2**18  # of features that are turned to float64 at once
 
 
 class _Large(NodeClasses):
@@ -23,21 +19,6 @@ class _Large(NodeClasses):
 
     def load(self, store: Store, split: int) -> None:
         self.place_published(store.read(self.datasets[0]), split, self.edges, store)
-
-    def ridge(self, target: Tensor) -> Tensor:
-        """Same as in the base class, by D x D equations: there are too many nodes for N x N ones."""
-        x, nodes = self._x, self._nodes["train"]
-        parts = nodes.split(ROWS)
-        center = sum(x[n].double().sum(0) for n in parts) / len(nodes)
-        mean = target[nodes].double().mean(0)
-        gram = RIDGE * torch.eye(x.shape[1], dtype=torch.float64, device=x.device)
-        right = torch.zeros(x.shape[1], target.shape[1], dtype=torch.float64, device=x.device)
-        for n in parts:
-            centred = x[n].double() - center
-            gram += centred.T @ centred
-            right += centred.T @ (target[n].double() - mean)
-        weight = torch.linalg.solve(gram, right)
-        return torch.cat([(block.double() - center) @ weight + mean for block in x.split(ROWS)])
 
 
 class LargeGraph(_Large):

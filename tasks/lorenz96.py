@@ -1,17 +1,17 @@
 """Lorenz-96: the state 25 steps ahead. Axes: B batch, N trajectories, T time, D = 5 cyclic variables."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from physml.base.check import has_shape, one_of, positive
+from physml.base.check import each, has_shape, one_of, positive, seed
 from physml.base.errors import InputError
 from physml.data.store import Arrays
 from physml.task.base import Better, Metrics, Sums
 from physml.task.batch import Batch
-from physml.task.trajectories import Trajectories
+from physml.task.trajectories import Trajectories, runge_kutta
 from physml.task.trivial import least_squares, linear, score_reference
 
 D = 5
@@ -66,6 +66,7 @@ class Lorenz96(Trajectories):
     """
 
     name: ClassVar[str] = "lorenz96"
+    moving = ("forcing", "sizes", "n_points", "spacing", "substeps", "data_seed")
     metric: ClassVar[str] = "nrmse"
     better: ClassVar[Better] = {"nrmse": "lower"}
 
@@ -85,19 +86,15 @@ class Lorenz96(Trajectories):
     ) -> None:
         one_of("protocol", protocol, ("paper",))
         self.sizes = {"train": n_train, "valid": n_valid, "test": n_test}
-        numbers = {"n_train": n_train, "n_valid": n_valid, "n_test": n_test, "spacing": spacing}
-        for name, value in {**numbers, "substeps": substeps, "ahead": ahead}.items():
-            positive(name, value)
+        each(positive, n_train=n_train, n_valid=n_valid, n_test=n_test)
+        each(positive, spacing=spacing, substeps=substeps, ahead=ahead)
+        seed("data_seed", data_seed)
         if n_points <= ahead:
             raise InputError(f"n_points must be above ahead = {ahead}; got {n_points}.")
         self.d_in = self.d_out = D
         self.protocol = protocol
         self.forcing, self.spacing, self.substeps = float(forcing), float(spacing), substeps
         self.n_points, self.ahead, self.data_seed = n_points, ahead, data_seed
-
-    def key(self) -> dict[str, Any]:
-        names = ("forcing", "sizes", "n_points", "spacing", "substeps", "data_seed")
-        return {name: getattr(self, name) for name in names}
 
     def make(self) -> Arrays:
         rng = np.random.RandomState(self.data_seed)
@@ -142,11 +139,7 @@ def trajectories(x0: np.ndarray, forcing: float, n_points: int, spacing: float, 
     path[0] = x = x0
     for i in range(1, n_points):
         for _ in range(substeps):
-            k1 = slope(x, forcing)
-            k2 = slope(x + h / 2 * k1, forcing)
-            k3 = slope(x + h / 2 * k2, forcing)
-            k4 = slope(x + h * k3, forcing)
-            x = x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+            x = runge_kutta(lambda x: slope(x, forcing), x, h)
         path[i] = x
     return path.transpose(1, 0, 2)
 

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
-from physml.base.check import one_of, positive
+from physml.base.check import each, one_of, positive
 from physml.base.errors import InputError
 from physml.data.store import Store
 from physml.task.base import Part
@@ -59,8 +59,7 @@ class Parity(Labelled):
         protocol: Literal["clean"],
     ) -> None:
         one_of("protocol", protocol, ("clean",))
-        positive("n_train", n_train)
-        positive("n_eval", n_eval)
+        each(positive, n_train=n_train, n_eval=n_eval)
         for name, bounds in (("lengths", lengths), ("test_lengths", test_lengths)):
             if len(bounds) != 2 or not 1 <= bounds[0] <= bounds[1]:
                 raise InputError(f"{name} must be [shortest, longest], from 1 on; got {list(bounds)}.")

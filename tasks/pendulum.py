@@ -11,12 +11,12 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from physml.base.check import count, has_shape, non_negative, one_of, positive
+from physml.base.check import count, each, has_shape, non_negative, one_of, positive, seed
 from physml.base.errors import InputError
 from physml.data.store import Arrays, Store
 from physml.task.base import Better, Metrics, Part, Readout, Sums, Task
 from physml.task.batch import Batch
-from physml.task.trajectories import Trajectories
+from physml.task.trajectories import Trajectories, roots, totals
 from physml.task.trivial import least_squares, linear, score_reference
 
 
@@ -66,6 +66,7 @@ class Pendulum(Trajectories):
     """
 
     name: ClassVar[str] = "pendulum"
+    moving = ("sizes", "n_points", "dt", "ratio", "amplitude", "noise", "data_seed")
     metric: ClassVar[str] = "rmse"
     better: ClassVar[Better] = {"rmse": "lower"}
 
@@ -84,23 +85,18 @@ class Pendulum(Trajectories):
         protocol: str,
     ) -> None:
         one_of("protocol", protocol, ("clean",))
-        for name, n in {"n_train": n_train, "n_valid": n_valid, "n_test": n_test}.items():
-            count(name, n)
+        each(count, n_train=n_train, n_valid=n_valid, n_test=n_test)
         if n_points < 2:
             raise InputError(f"n_points must be at least 2, one to predict from; got {n_points}.")
-        positive("dt", dt)
-        positive("ratio", ratio)
+        each(positive, dt=dt, ratio=ratio)
         _below_pi("amplitude", amplitude)
         non_negative("noise", noise)
+        seed("data_seed", data_seed)
         self.d_in = self.d_out = 2
         self.protocol = protocol
         self.sizes = {"train": n_train, "valid": n_valid, "test": n_test}
         self.n_points, self.dt, self.ratio, self.amplitude = n_points, float(dt), float(ratio), amplitude
         self.noise, self.data_seed = float(noise), data_seed
-
-    def key(self) -> dict[str, Any]:
-        names = ("sizes", "n_points", "dt", "ratio", "amplitude", "noise", "data_seed")
-        return {name: getattr(self, name) for name in names}
 
     def make(self) -> Arrays:
         rng = np.random.default_rng(self.data_seed)
@@ -121,10 +117,11 @@ class Pendulum(Trajectories):
         return torch.from_numpy(np.stack([released(angle, t, self.ratio) for angle in theta0.tolist()]))
 
     def score(self, output: Tensor, batch: Batch) -> Sums:
-        return _squares("rmse", output, batch.target)
+        has_shape("output", output, tuple(batch.target.shape))
+        return totals({"rmse": (output.detach().double() - batch.target).square()})
 
     def finish(self, sums: Sums) -> Metrics:
-        return _roots(sums, self.better)
+        return roots(sums, self.better)
 
     def references(self) -> dict[str, Metrics]:
         """The last point; a linear map of it, fitted on train."""
@@ -195,12 +192,10 @@ class PendulumWindows(Task):
     ) -> None:
         one_of("protocol", protocol, ("clean",))
         _below_pi("theta0", theta0)
-        for name, value in {"dt": dt, "ratio": ratio}.items():
-            positive(name, value)
-        for name, value in {"noise": noise, "back_steps": back_steps, "lamb": lamb, "nu": nu}.items():
-            non_negative(name, value)
-        for name, n in {"n_features": n_features, "steps": steps}.items():
-            count(name, n)
+        each(positive, dt=dt, ratio=ratio)
+        each(non_negative, noise=noise, back_steps=back_steps, lamb=lamb, nu=nu)
+        each(count, n_features=n_features, steps=steps)
+        seed("data_seed", data_seed)
         width = back_steps + 1 + steps
         parts = {"n_train": n_train, "n_valid": n_valid, "what n_points leaves": n_points - n_train - n_valid}
         for name, n in parts.items():
@@ -260,11 +255,11 @@ class PendulumWindows(Task):
 
     def score(self, output: Tensor, batch: Batch) -> Sums:
         has_shape("output", output, tuple(batch.target.shape))
-        (_, now, ahead), (_, true_now, true_ahead) = self._windows(output), self._windows(batch.target)
-        return _squares("rmse_ahead", ahead, true_ahead) | _squares("rmse_now", now, true_now)
+        _, now, ahead = self._windows((output.detach().double() - batch.target).square())
+        return totals({"rmse_ahead": ahead, "rmse_now": now})
 
     def finish(self, sums: Sums) -> Metrics:
-        return _roots(sums, self.better)
+        return roots(sums, self.better)
 
     def references(self) -> dict[str, Metrics]:
         """The observation itself for all of the window; the mean of train."""
@@ -289,13 +284,3 @@ def _below_pi(name: str, angle: float) -> None:
     positive(name, angle)
     if not angle < np.pi:
         raise InputError(f"{name} must lie below pi, where a pendulum stands on its head; got {angle}.")
-
-
-def _squares(name: str, output: Tensor, target: Tensor) -> Sums:
-    has_shape("output", output, tuple(target.shape))
-    error = output.detach().double() - target.double()
-    return {f"{name}_sum": error.square().sum().item(), f"{name}_n": float(error.numel())}
-
-
-def _roots(sums: Sums, names: Better) -> Metrics:
-    return {name: (sums[f"{name}_sum"] / sums[f"{name}_n"]) ** 0.5 for name in names}

@@ -9,7 +9,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from physml.base.check import has_shape, one_of, positive
+from physml.base.check import each, has_shape, one_of, positive
 from physml.data.readers.ptb import PARTS, PTB, vocabulary
 from physml.data.store import Store
 from physml.task.base import Better, Metrics, Part, Readout, Sums, Task
@@ -66,8 +66,7 @@ class PennTreebank(Task):
     ) -> None:
         one_of("protocol", protocol, ("official",))
         one_of("loss", loss, ("summed", "mean"))
-        positive("bptt", bptt)
-        positive("eval_streams", eval_streams)
+        each(positive, bptt=bptt, eval_streams=eval_streams)
         if epoch_steps is not None:
             positive("epoch_steps", epoch_steps)
         self.bptt, self.summed, self.epoch_steps = bptt, loss == "summed", epoch_steps

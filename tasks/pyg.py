@@ -74,7 +74,8 @@ class PyGNodes(NodeClasses):
             data_set = _data_set(cls, self.options, names)
             self.datasets, arrays = (data_set,), store.read(data_set)
         else:
-            self.datasets, arrays = (), _arrays(_made(cls, self.options, "."), self.dataset)
+            with tempfile.TemporaryDirectory() as folder:
+                self.datasets, arrays = (), _arrays(_made(cls, self.options, folder), self.dataset)
         y = arrays["y"]
         parts = _masked(arrays, split) if self.split_of == "masks" else _random(y, split)
         labels = {part: y[nodes].tolist() for part, nodes in parts.items()}
@@ -108,10 +109,11 @@ def _raw_files(cls: type, options: Mapping[str, Any]) -> list[str]:
     def listed(self: Any) -> None:
         raise _Listed(*(Path(path).relative_to(self.root).as_posix() for path in self.raw_paths))
 
-    try:
-        _made(type(cls.__name__, (cls,), {"_download": listed}), options, "nowhere")
-    except _Listed as listing:
-        return list(listing.args)
+    with tempfile.TemporaryDirectory() as folder:  # some classes make folders before they look
+        try:
+            _made(type(cls.__name__, (cls,), {"_download": listed}), options, folder)
+        except _Listed as listing:
+            return list(listing.args)
     return []
 
 
@@ -122,7 +124,9 @@ def _made(cls: type, options: Mapping[str, Any], root: str) -> Any:
         # It says that it is processing, and may open raw files as pickles.
         with contextlib.redirect_stderr(io.StringIO()), no_code():
             return cls(**arguments, **options)
-    except (TypeError, AssertionError, ValueError, KeyError) as error:
+    except (_Listed, DataError, OSError):
+        raise
+    except Exception as error:  # PyG, and the packages that its classes call, raise about a dozen kinds
         known = ", ".join(n for n in takes if n != "root" and not n.startswith(("pre_", "transform")))
         raise InputError(
             f"{cls.__name__} cannot be made with options {dict(options)}: "
@@ -160,7 +164,7 @@ def _data_set(cls: type, options: Mapping[str, Any], names: list[str]) -> DataSe
                 raise DataError(f"{name}: raw files cannot be read: {brief(error.__cause__)}.") from error
             return _arrays(dataset, name)
 
-    return DataSet(f"pyg_{name}", 1, read, _no_fixture, about=about)
+    return DataSet(f"pyg_{name}", 1, read, _no_fixture, about=about, options=tuple(options.items()))
 
 
 def _no_fixture(root: Path) -> None:

@@ -6,7 +6,7 @@ import torch
 from torch import Generator
 from torch.nn import functional as F
 
-from physml.base.check import one_of, positive
+from physml.base.check import each, one_of, positive
 from physml.base.errors import InputError
 from physml.data.store import Store
 from physml.task.base import Part
@@ -57,8 +57,7 @@ class Recall(Labelled):
         protocol: Literal["clean"],
     ) -> None:
         one_of("protocol", protocol, ("clean",))
-        for name, n in (("n_pairs", n_pairs), ("n_train", n_train), ("n_eval", n_eval)):
-            positive(name, n)
+        each(positive, n_pairs=n_pairs, n_train=n_train, n_eval=n_eval)
         if n_keys < n_pairs:
             raise InputError(
                 f"n_keys must be at least n_pairs = {n_pairs}: keys are different; got {n_keys}."

@@ -128,7 +128,10 @@ class SequentialMNIST(Labelled):
         """Images (N, 28, 28) as (N, T, D), still bytes: a quarter of the memory. `prepare` scales them."""
         pixels = x.reshape(len(x), PIXELS)
         if self.permutation is not None:
-            pixels = pixels[:, splits.load_index(self.permutation)]
+            order = splits.load_index(self.permutation)
+            if not np.array_equal(np.sort(order), np.arange(PIXELS)):
+                raise InputError(f"permutation must be one of {PIXELS} pixels; {self.permutation} is none.")
+            pixels = pixels[:, order]
         pixels = np.ascontiguousarray(pixels[:, :: self.stride])
         return torch.from_numpy(pixels).unflatten(1, (-1, self.d_in)), torch.from_numpy(y.astype(np.int64))
 

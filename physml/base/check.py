@@ -1,8 +1,8 @@
 """Checks of arguments, with messages that say what was wanted and what came."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from numbers import Integral
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from physml.base.errors import InputError, suggest
 
@@ -33,6 +33,12 @@ def count(name: str, value: int) -> None:
     positive(name, value)
 
 
+def each(check: Callable[[str, Any], None], **values: Any) -> None:
+    """The same check of several arguments, by their names."""
+    for name, value in values.items():
+        check(name, value)
+
+
 def non_negative(name: str, value: float) -> None:
     _number(name, value)
     if not value >= 0:
@@ -50,6 +56,11 @@ def within(name: str, value: float, low: float, high: float) -> None:
         raise InputError(f"{name} must lie in [{low}, {high}]; got {value}.")
 
 
+def seed(name: str, value: int) -> None:
+    """A seed of numpy, which takes 32 bits."""
+    within(name, value, 0, 2**32 - 1)
+
+
 def one_of(name: str, value: str, options: Collection[str]) -> None:
     if value not in options:
         hint = suggest(str(value), options)
@@ -59,6 +70,11 @@ def one_of(name: str, value: str, options: Collection[str]) -> None:
         )
 
 
+def is_tensor(name: str, x: object) -> None:
+    if not hasattr(x, "dim"):
+        raise InputError(f"{name} must be a tensor; got {type(x).__name__}. Use torch.as_tensor.")
+
+
 def has_shape(name: str, x: Shaped, axes: tuple[int | str, ...], *, hint: str = "") -> None:
     """Letters stand for any positive size; numbers must match.
 
@@ -66,6 +82,7 @@ def has_shape(name: str, x: Shaped, axes: tuple[int | str, ...], *, hint: str = 
         >>> import torch
         >>> has_shape("u", torch.zeros(4, 3, 2), ("B", "T", 2))
     """
+    is_tensor(name, x)
     fits = x.dim() == len(axes) and all(
         size == axis if isinstance(axis, int) else size > 0 for size, axis in zip(x.shape, axes, strict=True)
     )

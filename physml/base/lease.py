@@ -77,7 +77,10 @@ class Lease:
     @property
     def lost(self) -> bool:
         """True if another process is known to have taken it over; `confirm` makes sure."""
-        return _path(self.place, self.number + 1).exists()
+        try:
+            return (self.place / str(self.number + 1)).exists()
+        except OSError:  # a server that does not answer for a while
+            return False
 
     def confirm(self) -> None:
         """Hold it for a full time from now on.
@@ -95,16 +98,16 @@ class Lease:
         self.ended.set()
         self.thread.join()
         with contextlib.suppress(OSError):  # it runs out
-            _append(_path(self.place, self.number), b"\n" + FREE)
+            _append(self.place / str(self.number), b"\n" + FREE)
 
     def _create(self, number: int) -> None:
         content = json.dumps(_self() | {"period_s": self.period_s})
-        _create(_path(self.place, number), f"{content}\n".encode())
+        _create(self.place / str(number), f"{content}\n".encode())
 
     def _renew(self) -> None:
         while not self.ended.wait(self.period_s) and not self.lost:
             with contextlib.suppress(OSError):  # a full disk: if it stays full, the lease runs out
-                _append(_path(self.place, self.number), b".")
+                _append(self.place / str(self.number), b".")
 
 
 def is_held(folder: Path) -> bool:
@@ -113,16 +116,16 @@ def is_held(folder: Path) -> bool:
     number = _newest(place)
     if not number:
         return False
-    state = _state(_path(place, number))
+    state = _state(place / str(number))
     if state == "expired":
         with contextlib.suppress(OSError):  # another was quicker, or we may not write
-            _create(_path(place, number + 1), FREE)
+            _create(place / str(number + 1), FREE)
     return state == "held"
 
 
 def holder(folder: Path) -> str:
     """The host and process that hold or have held the lease, as far as is known."""
-    process = _read(_path(folder / NAME, _newest(folder / NAME))).process
+    process = _read(folder / NAME / str(_newest(folder / NAME))).process
     return (
         f"{process['host']} (pid {process['pid']})"
         if {"host", "pid"} <= process.keys()
@@ -141,7 +144,7 @@ def _watched(place: Path) -> int:
     first: tuple[int, int] | None = None
     while True:
         number = _newest(place)
-        path = _path(place, number)
+        path = place / str(number)
         if not number or _state(path) != "held":
             return number
         content = _read(path)
@@ -211,10 +214,6 @@ def _newest(place: Path) -> int:
         return max((int(entry.name) for entry in place.iterdir() if NUMBER.fullmatch(entry.name)), default=0)
     except OSError:
         return 0
-
-
-def _path(place: Path, number: int) -> Path:
-    return place / str(number)
 
 
 def _create(path: Path, content: bytes) -> None:

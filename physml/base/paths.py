@@ -81,7 +81,7 @@ def cache_root() -> Path:
 def data_root() -> Path | None:
     """A folder of downloaded data sets, which may be read-only: $PHYSML_DATA, else none."""
     data = os.environ.get("PHYSML_DATA")
-    return expanded(data) if data else None
+    return expanded(data).absolute() if data else None
 
 
 def own_conf() -> Path | None:

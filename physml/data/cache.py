@@ -148,7 +148,7 @@ class Cache:
             doing.say(f"making the data of {generated.name} (once)")
             arrays = generated.make()
             for name, array in arrays.items():
-                if array.dtype.hasobject or name in (ASKED, DIGEST):
+                if array.dtype.hasobject or name in (ASKED, DIGEST, "file", "allow_pickle"):  # of np.savez
                     raise InputError(
                         f"{generated.name}: array {name!r} of type {array.dtype} cannot be stored. "
                         "Give arrays of numbers, under another name."

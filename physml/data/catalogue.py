@@ -200,23 +200,32 @@ def check_data(chosen: Chosen, store: Store) -> list[DataRow]:
     return rows + [_checked_generated(row) for name in chosen.tasks for row in _generated(name, store)]
 
 
+# What is said of a file whose bytes are proved by nothing published, by how it is known instead.
+NOTES = {
+    "first seen": "no published checksum; pinned when first seen",
+    "content": "other bytes than published, the same content",
+    "off": "compared with nothing, as --verify off says",
+}
+
+
 def _checked(dataset: Upstream, store: Store) -> list[DataRow]:
+    """Rows after comparing, and where bytes prove nothing, reading: what the reader rejects is damaged."""
     rows = []
     for row, file in zip(_listed(dataset, store), dataset.files, strict=True):
         rows.append(row if row.path is None else _compared(dataset, file, row, store))
-    to_read = any(row.state in ("unverified", "content-verified") and not row.note for row in rows)
-    if (
-        to_read
-        and not missing(dataset, store)
-        and not {row.state for row in rows} & {"damaged", "unreadable"}
-    ):
-        rows = _read(dataset, rows, store)
+    unproved = [row for row in rows if row.note in NOTES.values()]
+    usable = all(row in unproved or row.path is None or row.state == "sound" for row in rows)
+    if unproved and usable and not missing(dataset, store):
+        try:
+            store.read(reader(dataset.name))
+        except DataError as error:
+            return [replace(r, state="damaged", note=str(error)) if r in unproved else r for r in rows]
     return rows
 
 
 def _compared(dataset: Upstream, file: DataFile, row: DataRow, store: Store) -> DataRow:
     assert row.path is not None
-    states: dict[str, State] = {"bytes": "sound", "first seen": "unverified", "content": "content-verified"}
+    states: dict[str, State] = {"bytes": "sound", "content": "content-verified"}
     try:
         how = verify.verify(dataset, file, row.path, store, fresh=True)["verified"]
     except verify.Unverifiable as error:
@@ -225,25 +234,7 @@ def _compared(dataset: Upstream, file: DataFile, row: DataRow, store: Store) -> 
         return replace(row, state="unreadable", note=f"{row.path} cannot be read: {error.strerror}")
     except DataError as error:
         return replace(row, state="damaged", note=str(error))
-    return replace(row, state=states.get(how, "unverified"), note="")
-
-
-def _read(dataset: Upstream, rows: list[DataRow], store: Store) -> list[DataRow]:
-    """Rows after reading the data set: without a checksum, a file is damaged if its reader rejects it."""
-    notes: dict[State, str] = {
-        "unverified": "no published checksum; pinned when first seen",
-        "content-verified": "other bytes than published, the same content",
-    }
-    states: dict[State, State] = {}
-    try:
-        store.read(reader(dataset.name))
-    except DataError as error:
-        notes = dict.fromkeys(notes, str(error))
-        states = dict.fromkeys(notes, "damaged")
-    return [
-        replace(row, state=states.get(row.state, row.state), note=notes.get(row.state, row.note))
-        for row in rows
-    ]
+    return replace(row, state=states.get(how, "unverified"), note=NOTES.get(how, ""))
 
 
 def _checked_generated(row: DataRow) -> DataRow:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from physml.base.errors import ConfigError, suggest
 from physml.base.files import cached_by_file
@@ -201,6 +201,7 @@ class DataSet:
             conf/dataset has one.
         about: in place of conf/dataset/<name>.yaml, for one set of a family, whose name the user gives.
         remedy: the last sentence of the error for a file that cannot be right.
+        options: arguments of `read`, where these and not the files alone decide about the arrays.
     """
 
     name: str
@@ -210,6 +211,7 @@ class DataSet:
     items: Callable[[Arrays], Iterable[bytes]] | None = None
     about: Upstream | None = None
     remedy: str = "Get it again: `physml data get`."
+    options: tuple[tuple[str, Any], ...] = ()
 
     @property
     def upstream(self) -> Upstream:

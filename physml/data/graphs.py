@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from physml.base.check import one_of
 from physml.base.errors import InputError
 from physml.data import splits
 from physml.data.datasets import Arrays
@@ -45,8 +46,7 @@ def directed(edge_index: np.ndarray, edges: str) -> np.ndarray:
 
     Reversed, u receives from v where a stored row says "u v"; the order stays.
     """
-    if edges not in DIRECTIONS:
-        raise InputError(f"edges must be one of {', '.join(DIRECTIONS)}; got {edges!r}.")
+    one_of("edges", edges, DIRECTIONS)
     if edges == "stored":
         return edge_index
     return np.ascontiguousarray(edge_index[::-1]) if edges == "reversed" else undirected(edge_index)
@@ -102,8 +102,7 @@ def regression_edges(edge_index: np.ndarray, n_nodes: int, alignment: str) -> np
     official: as the published code numbers them: node k of the graph is the k-th one that the edge list
     names, while features, targets and splits go by page number; nearly every page has the links of another.
     """
-    if alignment not in ("official", "clean"):
-        raise InputError(f"alignment must be official or clean; got {alignment!r}.")
+    one_of("alignment", alignment, ("official", "clean"))
     if alignment == "clean":
         return undirected(edge_index)
     met = met_order(edge_index)
@@ -265,6 +264,15 @@ def check_edges(where: object, edge_index: np.ndarray, n_nodes: int) -> None:
         )
 
 
+def whole(where: object, what: str, values: np.ndarray) -> np.ndarray:
+    """The values as int64. DataError where one is no whole number."""
+    kind = values.dtype.kind
+    if kind not in "biuf" or (kind == "f" and not (values == np.floor(values)).all()):
+        raise WrongFile(f"{where}: {what} must be whole numbers.")
+    with np.errstate(invalid="ignore"):  # infinite, or too large: out of all ranges afterwards, too
+        return values.astype(np.int64)
+
+
 def check_labels(where: object, y: np.ndarray, n_classes: int) -> None:
     wrong = np.flatnonzero((y < 0) | (y >= n_classes))
     if len(wrong):
@@ -325,21 +333,28 @@ def split_masks(where: object, masks: Mapping[str, np.ndarray], shape: tuple[int
 # ---------------------------------------------------------------------------- many graphs
 
 
-def offsets(sizes: list[int]) -> np.ndarray:
+def offsets(sizes: Sequence[int] | np.ndarray) -> np.ndarray:
     """Start of each of many graphs, and the end: (K + 1,) int64."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 def together(parts: Sequence[Arrays]) -> Arrays:
-    """Graphs one after another, with node_offsets and edge_offsets; each counts its nodes from 0."""
+    """Graphs, or sets of graphs with offsets, as one set; each graph counts its nodes from 0."""
+    counted = {"node_offsets": ("x", 0), "edge_offsets": ("edge_index", 1)}
     joined = {
-        name: np.concatenate([graph[name] for graph in parts], 1 if name == "edge_index" else 0)
+        name: np.concatenate([part[name] for part in parts], int(name == "edge_index"))
         for name in parts[0]
+        if name not in counted
     }
-    return joined | {
-        "node_offsets": offsets([len(graph["x"]) for graph in parts]),
-        "edge_offsets": offsets([graph["edge_index"].shape[1] for graph in parts]),
-    }
+    for name, (rows, axis) in counted.items():
+        sizes = [np.diff(part.get(name, [0, part[rows].shape[axis]])) for part in parts]
+        joined[name] = offsets(np.concatenate(sizes))
+    return joined
+
+
+def n_graphs_of(parts: Sequence[Arrays]) -> np.ndarray:
+    """How many graphs each part has: `n_graphs`."""
+    return np.array([len(part["node_offsets"]) - 1 for part in parts], np.int64)
 
 
 def one(arrays: Arrays, g: int) -> Arrays:

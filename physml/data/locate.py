@@ -28,10 +28,10 @@ def find(file: DataFile, store: Cache) -> Path | None:
 
 
 def _seen(looked: Callable[[], bool]) -> bool:
-    """The answer of `Path.is_file` and the like; False where a folder may not be looked into."""
+    """The answer of `Path.is_file` and the like; False where a folder cannot be looked into."""
     try:
         return looked()
-    except PermissionError:
+    except OSError:  # no permission, a name that is too long, a server that does not answer
         return False
 
 

@@ -227,6 +227,8 @@ def _read(dataset: DataSet, store: Cache) -> Arrays:
     key = {"files": hashes, "checked": store.verify != "off"}
     if compares:  # a fingerprint that became known later than the cache is compared, too
         key["content"] = about.content.sha256
+    if dataset.options:
+        key["options"] = dict(dataset.options)
 
     def checked(arrays: Arrays) -> Arrays:
         if store.verify != "off":

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from physml.base.check import Shaped
+from physml.base.check import Shaped, each, is_tensor
 from physml.base.errors import InputError
 from physml.graph.cache import cached
 
@@ -13,9 +13,7 @@ def check_graph(x: Shaped, edge_index: Tensor, edge_weight: Tensor | None = None
 
     The range of an edge list is cached: a change through NumPy or `.data` is not seen.
     """
-    for name, value in {"x": x, "edge_index": edge_index}.items():
-        if not hasattr(value, "dim"):
-            raise InputError(f"{name} must be a tensor; got {type(value).__name__}. Use torch.as_tensor.")
+    each(is_tensor, x=x, edge_index=edge_index)
     if x.dim() != 2 or 0 in x.shape:
         raise InputError(
             f"x must have shape (N, H) with at least one node and one channel; got {tuple(x.shape)}."

@@ -19,7 +19,7 @@ from physml.config.schema import checked
 from physml.data.store import Store
 from physml.lab import bounds
 from physml.lab.gradients import gradient_by_step, jacobian_products, squared_error
-from physml.lab.measures import READOUT, loss_of
+from physml.lab.measures import READOUT, first_valid, loss_of
 from physml.task.batch import Batch
 
 Arrays = dict[str, np.ndarray]
@@ -64,7 +64,7 @@ def start_of(
         raise ConfigError(
             f"{experiment}: gradients by step are drawn of one recurrent layer without encoder."
         )
-    batch = next(iter(task.batches("valid", sequences)))
+    batch = first_valid(task, sequences)
     return net, batch, partial(loss_of, task, batch)
 
 

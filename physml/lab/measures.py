@@ -88,7 +88,7 @@ class EffectiveSteps:
             steps = [oscillators.step() for oscillators in layer._stack()]
         else:
             net = copy.deepcopy(net).eval()  # dropout off, and nothing of the run is touched
-            layer, batch = _one_of(net, LEM, "EffectiveSteps"), _first(task, self.n).to(device)
+            layer, batch = _one_of(net, LEM, "EffectiveSteps"), first_valid(task, self.n).to(device)
             entered: list[Tensor] = []  # what comes to the layer, behind an encoder say
             with layer.register_forward_pre_hook(lambda _, inputs: entered.append(inputs[0])):
                 net(batch.input, lengths=batch.lengths)
@@ -125,7 +125,7 @@ class GradientByLag:
         self.lags, self.n = tuple(lags), n
 
     def measure(self, net: nn.Module, task: Task, device: str) -> Row:
-        batch = _first(task, self.n).to(device)
+        batch = first_valid(task, self.n).to(device)
         if batch.edge_index is not None or batch.lengths is not None:
             raise ConfigError("measures: GradientByLag needs sequences of one length.")
         double = copy.deepcopy(net).double().eval()
@@ -169,7 +169,7 @@ class FunctionEvaluations:
 
     def measure(self, net: nn.Module, task: Task, device: str) -> Row:
         net = copy.deepcopy(net).eval()
-        field, batch = _one_of(net, Field, "FunctionEvaluations"), _first(task, self.n).to(device)
+        field, batch = _one_of(net, Field, "FunctionEvaluations"), first_valid(task, self.n).to(device)
         field.evaluations = 0
         with torch.enable_grad():
             loss = task.loss(net(batch.input)[0], batch)
@@ -196,7 +196,7 @@ class Stiffness:
 
     def measure(self, net: nn.Module, task: Task, device: str) -> Row:
         net = copy.deepcopy(net).double().eval()
-        field, u = _one_of(net, Field, "Stiffness"), _first(task, self.n).to(device).input.double()
+        field, u = _one_of(net, Field, "Stiffness"), first_valid(task, self.n).to(device).input.double()
         layer: Any = next(m for m in net.modules() if callable(getattr(m, "enter", None)))
         rest = tuple(u.new_zeros(len(u), layer.d_out) for _ in layer.names)
         with torch.no_grad():
@@ -218,11 +218,17 @@ def loss_of(task: Task, batch: Batch, output: Tensor) -> Tensor:
     if task.readout == "last":
         target = batch.target.double() if batch.target.is_floating_point() else batch.target
         return task.loss(output, replace(batch, target=target))
-    raise ConfigError("measures: GradientByLag needs a task with its loss at the last step.")
+    raise ConfigError(f"{type(task).__name__}: gradients by step need a task with its loss at the last step.")
 
 
-def _first(task: Task, n: int) -> Batch:
-    return next(iter(task.batches("valid", n)))
+def first_valid(task: Task, n: int) -> Batch:
+    """The first n items of valid. ConfigError where none are held out."""
+    if (batch := next(iter(task.batches("valid", n)), None)) is None:
+        raise ConfigError(
+            f"{type(task).__name__} has no valid items, on which gradients and other measures are taken. "
+            "Hold some out."
+        )
+    return batch
 
 
 def _symbols(net: nn.Module) -> Iterator[dict[str, Tensor]]:

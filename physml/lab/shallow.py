@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from physml.base.check import count, positive
+from physml.base.check import count, each, positive
 from physml.base.errors import InputError
 
 Function = Callable[[np.ndarray], np.ndarray]
@@ -93,8 +93,7 @@ def fitted(
         points: (n, d) in place of points that are uniform in the box.
     """
     count("width", width)
-    for name, value in {"slope": slope, "ridge": ridge}.items():
-        positive(name, value)
+    each(positive, slope=slope, ridge=ridge)
     low, high = np.asarray(low, float), np.asarray(high, float)
     rng = np.random.default_rng(seed)
     scale = np.where(high > low, 2 / np.where(high > low, high - low, 1), 0.0)

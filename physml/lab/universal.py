@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from physml.base.check import count, one_of, positive
+from physml.base.check import count, each, one_of, positive
 from physml.base.errors import InputError
 from physml.lab.shallow import Shallow
 from physml.models.sequence.oscillator import MultilayerOscillator
@@ -77,8 +77,7 @@ def inversion(t_end: float, epsilon: float, n: int, *, side: str = "behind") -> 
         side: "behind", a mollifier on [-epsilon, 0], as the second step of the proof needs it; "ahead", on
             [0, epsilon], as it prints: near tau = 0 that averages over the jump of the odd extension.
     """
-    for name, value in {"t_end": t_end, "epsilon": epsilon}.items():
-        positive(name, value)
+    each(positive, t_end=t_end, epsilon=epsilon)
     count("n", n)
     one_of("side", side, ("behind", "ahead"))
     spacing = np.pi / (t_end + epsilon)

@@ -48,7 +48,8 @@ def initial_state(
 
 def is_step(u: Tensor) -> bool:
     """True if u (B, T, D) is one step that nothing traces."""
-    return not torch.compiler.is_compiling() and u.dim() == 3 and u.shape[1] == 1
+    eager = not torch.compiler.is_compiling() and isinstance(u, Tensor)
+    return eager and u.dim() == 3 and u.shape[1] == 1
 
 
 def pair_of(state: object, u: Tensor, d_hidden: int) -> tuple[Tensor, Tensor] | None:

@@ -141,6 +141,11 @@ class Task(ABC):
             "fingerprint": None,
         }
 
+    def tell_shared(self, parts: Mapping[Part, Tensor], kind: str) -> None:
+        """`tell_leaks` for parts that are positions."""
+        known = torch.cat([items for part, items in parts.items() if part != "test"])
+        self.tell_leaks(int(torch.isin(parts["test"], known).sum()), kind)
+
     def tell_leaks(self, n: int, kind: str) -> None:
         """A note for the record and the log where n items of test are among those to learn from too."""
         if n:
@@ -241,11 +246,42 @@ def refuse_empty(name: str, kind: str, sizes: Mapping[Any, int]) -> None:
             raise DataError(f"{name}, part {part}: there are no {kind}. Make the other parts smaller.")
 
 
+def positions(name: str, kind: str, parts: Mapping[Any, Any], n: int) -> dict[Part, Tensor]:
+    """The positions of the items of each part, of positions or masks (n,); `kind` of one: a node, say.
+
+    Errors: InputError, DataError for parts that cannot be right.
+    """
+    refuse_parts(name, parts)
+    chosen: dict[Part, Tensor] = {}
+    for part, items in parts.items():
+        at = torch.as_tensor(items)
+        if at.dtype == torch.bool:
+            if at.shape != (n,):
+                raise DataError(f"{name}, part {part}: a mask must have shape ({n},); got {tuple(at.shape)}.")
+            at = at.nonzero().flatten()
+        chosen[part] = at = at.long()
+        if len(strange := at[(at < 0) | (at >= n)]):
+            raise DataError(f"{name}, part {part}: {kind} {int(strange[0])} is none of {n}, from 0 on.")
+    refuse_empty(name, f"{kind}s", {part: len(at) for part, at in chosen.items()})
+    return chosen
+
+
+def features(name: str, x: Any) -> Tensor:
+    """Features of nodes (N, D) as float32. DataError where one is not finite."""
+    x = tensor(x).float()
+    if x.numel() and not torch.stack(torch.aminmax(x)).isfinite().all():  # without a mask as large as x
+        node = int((~x.isfinite()).reshape(len(x), -1).any(1).int().argmax())
+        raise DataError(f"{name}: node {node} has features that are NaN or infinite. Correct them.")
+    return x
+
+
 def tensor(array: Any) -> Tensor:
     """Numbers as float32, whole ones as int64."""
     if not isinstance(array, Tensor):
-        array = np.ascontiguousarray(array)
+        array = np.asarray(array)
         if array.dtype.kind not in "biuf":
             raise DataError(f"arrays must hold real numbers; got {array.dtype}. Code classes as 0, 1, 2, ...")
-        array = torch.from_numpy(array)
+        kind = np.float32 if array.dtype.kind == "f" else np.int64  # whatever its width and order of bytes
+        with np.errstate(over="ignore"):
+            array = torch.from_numpy(np.require(array, kind, ["C", "W"]))
     return array.float() if array.is_floating_point() else array.long()

@@ -11,11 +11,11 @@ import torch
 from torch import Generator, Tensor
 
 from physml.base.check import positive
-from physml.base.errors import DataError
+from physml.base.errors import DataError, InputError
 from physml.data.datasets import Arrays
 from physml.data.splits import parted
 from physml.data.store import Store
-from physml.task.base import Part, Task, refuse_empty, refuse_parts, tensor
+from physml.task.base import Part, Task, features, positions, tensor
 from physml.task.batch import Batch
 
 
@@ -63,7 +63,10 @@ class ManyGraphs(Task):
         Shapes: x (V, D) float32; arrays: edge_index, node_offsets and edge_offsets as `physml.data.graphs`
         says; target (G, ...) or (V, ...), by `readout`; the graphs of each part (n,).
         """
-        name, n_graphs = type(self).__name__, len(arrays["node_offsets"]) - 1
+        name = type(self).__name__
+        if lacking := {"edge_index", "node_offsets", "edge_offsets"} - set(arrays):
+            raise InputError(f"{name}: arrays must have {min(lacking)}; got {', '.join(arrays) or 'none'}.")
+        n_graphs = len(arrays["node_offsets"]) - 1
         labelled = n_graphs if self.readout == "graph" else len(x)
         if x.ndim != 2 or x.shape[1] != self.d_in or len(x) != arrays["node_offsets"][-1]:
             raise DataError(
@@ -76,16 +79,14 @@ class ManyGraphs(Task):
         if not np.diff(arrays["node_offsets"]).all():
             empty = int(np.flatnonzero(np.diff(arrays["node_offsets"]) == 0)[0])
             raise DataError(f"{name}: graph {empty} has no node. Leave it out of the set.")
-        self.sizes = {part: len(chosen) for part, chosen in parts.items()}
-        refuse_parts(name, parts)
-        refuse_empty(name, "graphs", self.sizes)
-        self._x, self._target = tensor(x).float(), tensor(target)
+        self._graphs = positions(name, "graph", parts, n_graphs)
+        self.sizes = {part: len(chosen) for part, chosen in self._graphs.items()}
+        self._x, self._target = features(name, x), tensor(target)
+        _refuse_edges(name, arrays)
         self._edges = torch.from_numpy(np.ascontiguousarray(arrays["edge_index"]))  # may be of a narrow type
         self._nodes_of, self._edges_of = Runs(arrays["node_offsets"]), Runs(arrays["edge_offsets"])
-        self._graphs = {
-            part: torch.from_numpy(np.asarray(chosen, np.int64)) for part, chosen in parts.items()
-        }
         self._facts = {**self.data_facts(store), "n_nodes": len(x), "n_edges": arrays["edge_index"].shape[1]}
+        self.tell_shared(self._graphs, "graphs")
 
     def to(self, device: str) -> None:
         self._x, self._target = self._x.to(device), self._target.to(device)
@@ -109,6 +110,23 @@ class ManyGraphs(Task):
             index=None if index is None else index.to(device),
             edge_index=edges.add_(shift),
             batch=torch.repeat_interleave(torch.arange(len(graphs)), n_nodes).to(device),
+        )
+
+
+def _refuse_edges(name: str, arrays: Arrays) -> None:
+    """DataError where an edge joins nodes that its graph does not have, or edge_offsets cut other edges."""
+    edges, ends = arrays["edge_index"], arrays["edge_offsets"]
+    n_nodes = np.diff(arrays["node_offsets"])
+    fits = len(ends) == len(n_nodes) + 1 and (ends[0], ends[-1]) == (0, edges.shape[1])
+    if not fits or (np.diff(ends) < 0).any():
+        raise DataError(f"{name}: edge_offsets must cut {edges.shape[1]} edges into {len(n_nodes)} graphs.")
+    linked = np.flatnonzero(np.diff(ends))
+    highest = np.maximum.reduceat(edges.max(0), ends[linked]) if len(linked) else linked
+    strange = [*highest[highest >= n_nodes[linked]], *(low for low in [edges.min(initial=0)] if low < 0)]
+    if strange:
+        raise DataError(
+            f"{name}: an edge names node {strange[0]}, which its graph does not have. Edges count the nodes "
+            "of their own graph, from 0 on."
         )
 
 

@@ -4,7 +4,7 @@ Axes: N nodes, E edge rows, D features, C classes.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -16,12 +16,14 @@ from physml.base.errors import DataError
 from physml.data import graphs
 from physml.data.datasets import Arrays
 from physml.data.store import Store
-from physml.task.base import Better, Metrics, Part, Readout, Sums, Task, refuse_empty, refuse_parts, tensor
+from physml.task.base import Better, Metrics, Part, Readout, Sums, Task, features, positions, tensor
 from physml.task.batch import Batch
 from physml.task.classes import Classes, refuse_labels
 from physml.task.trivial import score_reference
 
 RIDGE = 1.0  # weight of the squared map in the linear reference
+KERNEL = 10_000  # nodes up to which its equations are as many as those that train
+ROWS = 2**18  # of features that are turned to float64 at once
 
 
 class OneGraph(Task):
@@ -45,22 +47,16 @@ class OneGraph(Task):
         Shapes: x (N, D), edge_index (2, E), y (N,), of each part a mask (N,) or the positions of its nodes.
         """
         name = type(self).__name__
-        refuse_parts(name, split)
-        self._x, self._y, self._edge_index = tensor(x).float(), tensor(y), tensor(edge_index).long()
+        self._x, self._y, self._edge_index = features(name, x), tensor(y), tensor(edge_index).long()
         n = len(self._y)
         if self._x.dim() != 2 or len(self._x) != n:
             raise DataError(f"{name}: {n} nodes need features ({n}, D); got {tuple(self._x.shape)}.")
         self.n_nodes, self.d_in = self._x.shape
-        self._nodes = {part: _positions(nodes) for part, nodes in split.items()}
+        self._nodes = positions(name, "node", split, n)
         self.sizes = {part: len(nodes) for part, nodes in self._nodes.items()}
-        refuse_empty(name, "nodes", self.sizes)
-        for part, nodes in self._nodes.items():
-            if len(strange := nodes[(nodes < 0) | (nodes >= n)]):
-                raise DataError(f"{name}, part {part}: node {int(strange[0])} is none of {n}, from 0 on.")
         self.check_targets()
         self._facts = {**self.data_facts(store), "n_nodes": n, "n_edges": self._edge_index.shape[1]}
-        known = [nodes for part, nodes in self._nodes.items() if part != "test"]
-        self.tell_leaks(int(torch.isin(self._nodes["test"], torch.cat(known)).sum()), "nodes")
+        self.tell_shared(self._nodes, "nodes")
 
     def place_published(self, arrays: Arrays, k: int, edges: str, store: Store) -> None:
         """Take a graph with its k-th published split; `edges`: one of `graphs.DIRECTIONS`."""
@@ -88,10 +84,14 @@ class OneGraph(Task):
     def ridge(self, target: Tensor) -> Tensor:
         """The output of a linear map of the features for every node, fitted to `target` on train.
 
-        Ridge regression around the means of train, in float64, of weight `RIDGE`.
+        Ridge regression around the means of train, in float64, of weight `RIDGE`: N x N equations of the
+        nodes that train, or D x D ones, block by block, where these are too many.
         Shapes: target (N, O) -> (N, O).
         """
-        x, nodes = self._x.double(), self._nodes["train"]
+        nodes = self._nodes["train"]
+        if len(nodes) > max(KERNEL, self.d_in):
+            return _ridge_by_features(self._x, nodes, target)
+        x = self._x.double()
         center, mean = x[nodes].mean(0), target[nodes].double().mean(0)
         centred = x[nodes] - center
         kernel = centred @ centred.T
@@ -100,10 +100,18 @@ class OneGraph(Task):
         return (x - center) @ (centred.T @ weight) + mean
 
 
-def _positions(nodes: np.ndarray | Tensor) -> Tensor:
-    """The positions of nodes, or those where a mask is true."""
-    nodes = torch.as_tensor(nodes)
-    return nodes.nonzero().flatten() if nodes.dtype == torch.bool else nodes.long()
+def _ridge_by_features(x: Tensor, nodes: Tensor, target: Tensor) -> Tensor:
+    parts = nodes.split(ROWS)
+    center = sum(x[n].double().sum(0) for n in parts) / len(nodes)
+    mean = target[nodes].double().mean(0)
+    gram = RIDGE * torch.eye(x.shape[1], dtype=torch.float64, device=x.device)
+    right = torch.zeros(x.shape[1], target.shape[1], dtype=torch.float64, device=x.device)
+    for n in parts:
+        centred = x[n].double() - center
+        gram += centred.T @ centred
+        right += centred.T @ (target[n].double() - mean)
+    weight = torch.linalg.solve(gram, right)
+    return torch.cat([(block.double() - center) @ weight + mean for block in x.split(ROWS)])
 
 
 class NodeClasses(Classes, OneGraph):
@@ -119,7 +127,7 @@ class NodeClasses(Classes, OneGraph):
     better: ClassVar[Better] = {**Classes.better, "noisy_cross_entropy": "lower"}
 
     def check_targets(self) -> None:
-        refuse_labels(self, {cast(Part, part): self._y[at] for part, at in self._nodes.items()})
+        refuse_labels(self, {part: self._y[at] for part, at in self._nodes.items()})
 
     def judged(self, output: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         logits, label = super().judged(output, batch)

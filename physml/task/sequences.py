@@ -41,6 +41,13 @@ class InMemory(Task):
         """Take the data of one split, tensors or NumPy arrays; DataError where they cannot be right."""
         self.require("d_in")
         refuse_parts(type(self).__name__, parts)
+        for part, items in parts.items():
+            if not isinstance(items, tuple | list) or len(items) not in (2, 3):
+                got = f"{len(items)} of them" if isinstance(items, tuple | list) else type(items).__name__
+                raise InputError(
+                    f"{type(self).__name__}, part {part}: expected inputs, targets and, of padded sequences, "
+                    f"lengths: (x, y) or (x, y, lengths); got {got}."
+                )
         self._items = {part: _tensors(items) for part, items in parts.items()}
         self.sizes = {part: len(items[0]) for part, items in parts.items()}
         refuse_empty(type(self).__name__, "items", self.sizes)

@@ -5,9 +5,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from physml import LEM
 from physml.base import check, errors
 from physml.base.errors import InputError, suggest
 
@@ -88,3 +90,11 @@ def test_shapes(shape: tuple[int, ...], axes: tuple[int | str, ...], fits: bool)
     with pytest.raises(InputError) as refusal:
         check.has_shape("u", torch.zeros(shape), axes, hint="Batch comes first.")
     assert str(refusal.value) == f"u must have shape ({axes_text}); got {shape}. Batch comes first."
+
+
+def test_what_is_no_tensor_is_said() -> None:
+    numbers = np.zeros((2, 5, 3), np.float32)
+    with pytest.raises(InputError, match=r"u must be a tensor; got ndarray\. Use torch\.as_tensor"):
+        check.has_shape("u", numbers, ("B", "T", 3))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="u must be a tensor of torch; got ndarray"):
+        LEM(3, 4)(numbers)

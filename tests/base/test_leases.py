@@ -1,5 +1,6 @@
 """Leases: taken over once, by watching alone; a holder that lost its lease writes nothing."""
 
+import errno
 import json
 import os
 import signal
@@ -52,6 +53,25 @@ def test_a_lease_is_held_until_it_is_given_back(tmp_path, another_machine):
     assert not lock.is_held(tmp_path)
     with lock.held(tmp_path):
         assert lock.is_held(tmp_path)
+
+
+def test_a_server_that_does_not_answer_for_a_while_ends_no_renewal(tmp_path, monkeypatch):
+    folder, exists = tmp_path / "run", lease.Path.exists
+
+    def stale(path):
+        if path.parent.name == lease.NAME and not answers.is_set():
+            failed.set()
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return exists(path)
+
+    answers, failed = threading.Event(), threading.Event()
+    with lock.held(folder) as hold:
+        monkeypatch.setattr(lease.Path, "exists", stale)
+        assert failed.wait(5)
+        hold.refuse_if_lost()
+        answers.set()
+        began = len((folder / "lease" / "1").read_bytes())
+        h.until(lambda: len((folder / "lease" / "1").read_bytes()) > began)
 
 
 def test_what_another_machine_left_runs_out_by_our_clock_alone(tmp_path, monkeypatch):

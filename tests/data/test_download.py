@@ -155,6 +155,12 @@ def test_an_address_may_lead_on_but_not_for_ever_nor_from_https_to_http(server, 
     server.leads = ["/a"] * 99
     target(store).unlink()
     refuses(DataError, "leads on more than 10 times", download.get, dataset(server.url), store)
+    for place, says in (
+        ("http://[x/", "Invalid IPv6 URL"),
+        ("ftp://x.org", "from http to ftp:"),
+    ):
+        server.leads = [place]
+        refuses(DataError, says, download.get, dataset(server.url), store)
     import requests
 
     def answer(url: str, **_) -> requests.Response:
@@ -398,7 +404,9 @@ def test_other_bytes_of_the_same_content_are_content_verified(store, monkeypatch
         (b"good", "content", "content-verified"),
         (b"goodd", "content", "damaged"),
         (b"goodd", "off", "unverified"),
+        (b"bad", "off", "damaged"),
     ):
         put(store.data / "set/set.bin", text)
         (row,) = catalogue.check_data(catalogue.choose(["set"]), Store(store.data, store.cache, verified))
         assert row.state == state, row.note
+        assert row.note.endswith("as --verify off says") == (state == "unverified"), row.note

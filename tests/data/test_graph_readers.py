@@ -10,7 +10,7 @@ from each import each
 from refusals import refuses
 from scipy.sparse import csr_array
 
-from physml.base.errors import InputError
+from physml.base.errors import DataError, InputError
 from physml.data import graphs, splits
 from physml.data.datasets import Arrays, DataSet
 from physml.data.readers import (
@@ -85,6 +85,32 @@ def test_both_forms_of_zinc_give_the_same_arrays_and_classes_of_years_the_same_s
     assert {(b, a, kind) for a, b, kind in bonds} == bonds, "each bond in both directions"
     for data in (large_graphs.SNAP_PATENTS, large_graphs.ARXIV_YEAR):
         assert np.bincount(store.read(data)["y"]).tolist() == [16] * 5
+
+
+@pytest.mark.parametrize("bad", [0.5, np.nan, np.inf, 1j])
+@pytest.mark.parametrize(
+    ("data", "key"),
+    [
+        (heterophilous.MINESWEEPER, "node_labels"),
+        (heterophilous.MINESWEEPER, "edges"),
+        (shchur.PHOTO, "labels"),
+        (zinc.ZINC_SUBSTITUTE, "atom_type"),
+        (zinc.ZINC_SUBSTITUTE, "node_ptr"),
+    ],
+)
+def test_classes_nodes_and_offsets_are_whole_numbers(
+    data: DataSet, key: str, bad: complex, tmp_path: Path
+) -> None:
+    data.fixture(tmp_path)
+    path = next(tmp_path.rglob("*.npz"))
+    arrays = dict(np.load(path))
+    arrays[key] = arrays[key].astype(type(bad))
+    arrays[key].flat[0] += bad
+    np.savez(path, **arrays)
+    store = Store(tmp_path, tmp_path / "cache", "off")
+    refuses(
+        DataError, f"{path.name}.*(whole numbers|real numbers|expected 0|kinds|cut|edge 1)", store.read, data
+    )
 
 
 @pytest.mark.parametrize("data", [ppi.PPI, zinc.ZINC, superpixels.SUPERPIXELS], ids=lambda data: data.name)
@@ -252,7 +278,7 @@ def test_the_official_numbering_is_that_of_networkx(store: Store) -> None:
     clean = graphs.regression_edges(arrays["edge_index"], n, "clean")
     assert clean.shape == theirs.shape and (clean != theirs).any()
     assert nx.is_isomorphic(nx.Graph(clean.T.tolist()), graph)
-    with pytest.raises(InputError, match="official or clean"):
+    with pytest.raises(InputError, match="must be one of 'official', 'clean'"):
         graphs.regression_edges(arrays["edge_index"], n, "other")  # type: ignore[arg-type]
     with pytest.raises(InputError, match=f"{n} of {n + 1} nodes"):
         graphs.regression_edges(arrays["edge_index"], n + 1, "official")

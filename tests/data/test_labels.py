@@ -114,10 +114,13 @@ NUMBERS = [[0.5, -1.25, 0.0], [1000.0, 2.0, 1.0]]
         b'"0,5"\t"-1,25"\t0\n"1000,0"\t2\t1\n',
     ],
 )
-def test_tables_as_spreadsheets_write_them(tmp_path: Path, content: bytes) -> None:
+def test_tables_as_spreadsheets_write_them(tmp_path: Path, content: bytes, caplog) -> None:
     path = tmp_path / "waves.csv"
     path.write_bytes(content)
     np.testing.assert_array_equal(table(path), NUMBERS)
+    assert not caplog.text
+    path.write_text("\n0,1,2\n0.5,0.1,1\n")
+    assert len(table(path)) == 2 and "line 2: 0 to 2 are read as numbers" in caplog.text
     path.write_text("a,b\n1,\n?,4\n")
     np.testing.assert_array_equal(table(path, gaps=True), [[1, np.nan], [np.nan, 4]])
 

@@ -17,6 +17,7 @@ from physml.base.errors import DataError, InputError
 from physml.base.paths import ROOT
 from physml.data.cache import read_arrays, write_arrays
 from physml.data.store import Store
+from physml.queue.engines.job import shared_environment
 
 KEY = {"n": 5, "seed": 1}
 
@@ -127,6 +128,11 @@ def test_roots_come_from_the_environment_and_may_be_unwritable(tmp_path, caplog,
     monkeypatch.setenv("PHYSML_CACHE", str(tmp_path / "c"))
     monkeypatch.setenv("PHYSML_DATA", str(tmp_path / "d"))
     assert Store.from_env() == Store(tmp_path / "d", tmp_path / "c")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PHYSML_DATA", "d")  # a run of an engine may start in another folder
+    assert Store.from_env().data == tmp_path / "d" and shared_environment()["PHYSML_DATA"] == str(
+        tmp_path / "d"
+    )
     monkeypatch.setenv("PHYSML_DATA", "")
     monkeypatch.delenv("PHYSML_CACHE")
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -140,6 +146,7 @@ def test_an_error_while_making_or_an_array_of_objects_leaves_nothing(store):
     with pytest.raises(ZeroDivisionError):
         store.generated("set", KEY, 1, fail)
     refuses(InputError, "'a'", store.generated, "set", KEY, 1, lambda: {"a": np.array([None])})
+    refuses(InputError, "'file'", store.generated, "set", KEY, 1, lambda: {"file": np.ones(1)})
     assert not list(store.cache.rglob("*.npz"))
     assert same(store.generated("set", KEY, 1, Maker()))
 

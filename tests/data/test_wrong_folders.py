@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 from each import run_all
+from refusals import refuses
 
 from physml.base.errors import DataError
 from physml.base.paths import own_folders
@@ -596,6 +597,11 @@ def test_a_wrong_data_root_is_told_with_the_right_one(set_to: str, says: str, so
     shutil.copytree(sound(mnist.MNIST), tmp_path / "data")
     message = refused(mnist.MNIST, Store(tmp_path / set_to, tmp_path / "cache", verify="off"))
     assert "train-images-idx3-ubyte.gz is missing" in message and re.search(says, message)
+
+
+def test_a_data_root_whose_name_is_too_long_is_not_there(tmp_path: Path) -> None:
+    store = Store(tmp_path / ("a" * 300), tmp_path / "cache")
+    refuses(DataError, "File name too long.*is not there", store.read, mnist.MNIST)
 
 
 def test_a_run_ends_before_it_starts(sound: Sound, tmp_path: Path, monkeypatch, capsys) -> None:

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from physml.lab.measures import (
     StepSizeAssumption,
     Stiffness,
     WeightNorms,
+    loss_of,
 )
 from physml.models.sequence.cornn import CoRNN
 from physml.models.sequence.gated import TanhRNN
@@ -28,6 +30,8 @@ from physml.models.sequence.lem import LEM
 from physml.models.sequence.neural_ode import HeavyBallNODE, NeuralODE
 from physml.models.sequence.rnn import SequenceModel
 from physml.models.sequence.unicornn import UnICORNN
+from physml.task.base import Part
+from physml.task.batch import Batch
 from tasks.adding import Adding
 
 pytestmark = pytest.mark.usefixtures("nothing_is_compiled")
@@ -206,6 +210,19 @@ def test_stiffness_is_that_of_the_jacobian_where_the_flow_starts(task: Adding) -
 )
 def test_networks_that_a_measure_is_not_for(task: Adding, measure: Any, message: str) -> None:
     refuses(ConfigError, message, measure.measure, nn.Linear(1, 1), task, "cpu")
+
+
+def test_a_task_without_valid_items_or_a_loss_at_the_last_step_has_no_measures_of_them(task: Adding) -> None:
+    class NothingHeldOut(Adding):
+        def batches(self, part: Part, size: int, rng: Any = None) -> Iterator[Batch]:
+            return iter(()) if part == "valid" else super().batches(part, size, rng)
+
+    bare = NothingHeldOut(length=T, n_eval=10, epoch_steps=2, protocol="clean")
+    for measure in (GradientByLag(), EffectiveSteps()):
+        refuses(ConfigError, "NothingHeldOut has no valid items", measure.measure, net(lem), bare, "cpu")
+    bare.readout = "every"
+    batch = next(task.batches("test", 2))
+    refuses(ConfigError, "NothingHeldOut: gradients by step need", loss_of, bare, batch, batch.target)
 
 
 def test_a_network_without_a_printed_bound_has_no_columns_of_it_and_lags_are_numbers_of_steps(task) -> None:

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 from loaded_tasks import whole, with_data
+from refusals import refuses
 from torch import Generator, nn
 
-from physml.base.errors import DataError
+from physml.base.errors import DataError, InputError
 from physml.config.compose import compose
 from physml.data import graphs
 from physml.data.datasets import Arrays
@@ -36,7 +37,9 @@ def task(store: Store) -> Zinc:
     return with_data(zinc(), store)
 
 
-def placed(store: Store, n_graphs: tuple[int, int, int] = (1, 1, 1), **changes: Any) -> ManyGraphs:
+def placed(
+    store: Store, n_graphs: tuple[int, int, int] = (1, 1, 1), parts: Any = None, **changes: Any
+) -> ManyGraphs:
     """Three graphs of 2, 3 and 1 nodes; the last has no edge, the second a loop and an edge twice."""
     arrays = {
         "edge_index": np.array([[0, 1, 0, 2, 2, 1], [1, 0, 1, 2, 0, 2]], np.uint8),
@@ -45,7 +48,8 @@ def placed(store: Store, n_graphs: tuple[int, int, int] = (1, 1, 1), **changes: 
         **changes,
     }
     task, x = zinc(), np.arange(6, dtype=np.float32)[:, None]
-    task.place(x, arrays, np.array([0.1, 0.2, 0.3], np.float32), parts_in_order(np.array(n_graphs)), store)
+    parts = parts or parts_in_order(np.array(n_graphs))
+    task.place(x, arrays, np.array([0.1, 0.2, 0.3], np.float32), parts, store)
     return task
 
 
@@ -68,6 +72,22 @@ def test_a_batch_is_its_graphs_side_by_side(store: Store) -> None:
     batch = task.joined(torch.arange(n))
     assert batch.edge_index is not None
     assert batch.edge_index[0].tolist() == list(range(0, 2 * n, 2))
+
+
+def test_what_is_not_there_is_named(store: Store) -> None:
+    x, y = np.zeros((2, 1), np.float32), np.zeros(1, np.float32)
+    says = "arrays must have edge_offsets; got edge_index, node_offsets"
+    arrays = {"edge_index": np.zeros((2, 0), int), "node_offsets": np.array([0, 2])}
+    refuses(InputError, says, zinc().place, x, arrays, y, {}, store)
+
+
+def test_parts_may_be_masks_and_graphs_in_two_parts_are_noted(store: Store) -> None:
+    task = placed(store, parts={"train": np.array([True, False, True]), "test": np.array([1, 2])})
+    assert task.sizes == {"train": 2, "test": 2}
+    assert [b.target.tolist() for b in task.batches("train", 5)] == [pytest.approx([0.1, 0.3])]
+    assert task.facts()["notes"] == ["1 of 2 graphs of test stand in train or valid too"]
+    with pytest.raises(DataError, match=r"part train: a mask must have shape \(3,\); got \(2,\)"):
+        placed(store, parts={"train": np.array([True, False]), "test": np.array([1])})
 
 
 @pytest.mark.parametrize("size", [3, 1000])
@@ -123,6 +143,10 @@ def test_a_network_answers_as_for_the_graphs_one_by_one(task: Zinc, stack: str, 
         ({"n_graphs": (3, 0, 0)}, "part valid: there are no graphs"),
         ({"node_offsets": np.array([0, 2, 2, 6])}, "graph 1 has no node"),
         ({"node_offsets": np.array([0, 2, 5, 7])}, "7 nodes need 1 features each; got \\(6, 1\\)"),
+        ({"edge_offsets": np.array([0, 2, 5, 5])}, "edge_offsets must cut 6 edges into 3 graphs"),
+        ({"edge_index": np.array([[0, 1, 2, 4, 4, 3], [1, 0, 3, 4, 2, 4]])}, "names node 4, .* from 0 on"),
+        ({"edge_index": np.array([[0, 1, 0, 2, 2, 1], [1, -1, 1, 2, 0, 2]])}, "names node -1"),
+        ({"parts": {"train": np.array([0]), "test": np.array([3])}}, "part test: graph 3 is none of 3"),
         ({f"{of}_offsets": np.array([0, 2, 6]) for of in ("node", "edge")}, "expected 2 targets, .*; got 3"),
     ],
 )

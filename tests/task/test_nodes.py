@@ -61,7 +61,9 @@ def test_a_batch_is_the_whole_graph_and_the_nodes_of_its_part_on_any_device(stor
     assert {t.device.type for t in moved if t is not None} == {"meta"}
 
 
-def test_a_graph_may_lack_validation_nodes_and_the_linear_reference_is_ridge_regression(store: Store) -> None:
+def test_a_graph_may_lack_validation_nodes_and_the_linear_reference_is_ridge_regression(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     split = {"train": np.arange(5, 25), "test": np.arange(25, 40)}
     task = loaded(store, split=split)
     assert list(task.batches("valid", 1)) == [] and task.finish({}) == {}
@@ -75,6 +77,12 @@ def test_a_graph_may_lack_validation_nodes_and_the_linear_reference_is_ridge_reg
     weight = np.linalg.inv(a.T @ a + RIDGE * np.eye(D)) @ a.T @ (target[nodes] - mean)
     want = (x - center) @ weight + mean
     assert np.allclose(task.ridge(torch.from_numpy(target)).numpy(), want, rtol=1e-9, atol=1e-12)
+    # of many nodes, whose kernel no memory could hold, by D x D equations in blocks
+    for name, n in {"KERNEL": 0, "ROWS": 3}.items():
+        monkeypatch.setattr(f"physml.task.nodes.{name}", n)
+    with monkeypatch.context() as patched:
+        patched.setattr(torch.Tensor, "diagonal", lambda _: pytest.fail("a kernel"))
+        assert np.allclose(task.ridge(torch.from_numpy(target)).numpy(), want, rtol=1e-9, atol=1e-12)
 
 
 def test_the_nodes_of_a_part_alone_move_its_loss_and_metrics_are_of_all_of_them(store: Store) -> None:
@@ -124,6 +132,11 @@ def test_references_see_no_label_of_test(store: Store) -> None:
     [
         ({"x": np.zeros((N - 1, D), np.float32)}, rf"{N} nodes need features \({N}, D\); got \({N - 1},"),
         ({"x": np.zeros(N, np.float32)}, rf"{N} nodes need features"),
+        (
+            {"x": np.where(np.arange(N)[:, None] == 7, np.nan, np.ones((N, D)))},
+            "node 7 has features that are",
+        ),
+        ({"x": np.full((N, D), 1e300)}, "node 0 has features that are NaN or infinite"),
         ({"split": {part: np.arange(3 * (part != "valid")) for part in PARTS}}, "part valid"),
         ({"y": np.full(N, C)}, f"part train: labels must be whole numbers from 0 to {C - 1}; got {C} to {C}"),
         ({"y": np.full(N, -1)}, "part train: labels must be"),

@@ -130,6 +130,10 @@ def test_arrays_of_numpy_become_tensors() -> None:
     assert (batch.input.dtype, batch.target.dtype) == (torch.float32, torch.int64)
     assert batch.input.tolist() == x.tolist() and batch.lengths.tolist() == [3, 2]
     task.load(STORE, 0, test=items(y=torch.tensor([0, 1], dtype=torch.int32)))
+    x.flags.writeable = False  # of a file that is mapped, say
+    for array in (x, x.astype(">f4"), x.astype(np.longdouble)):
+        task.load(STORE, 0, test=(array, y.astype(">i2")))
+        assert next(task.batches("test", 9)).input.tolist() == x.tolist()
     ages = Numbers()
     ages.place(dict.fromkeys(("train", "test"), (np.zeros((2, 3, 1)), np.array([3, 4]))), STORE)
     assert next(ages.batches("test", 9)).target.tolist() == [[3.0], [4.0]]
@@ -151,6 +155,11 @@ def test_wrong_parts_axes_and_values_and_a_task_without_a_width_are_refused() ->
     with pytest.raises(InputError, match=r"named train, valid and test; got 'val'\. Did you mean valid"):
         Classes().load(STORE, 0, val=items())
     refuses(InputError, "there is no part test; got train", Classes().place, {"train": items()}, STORE)
+    alone = torch.zeros(2, 3, 2)
+    for bad, got in ((alone, "got Tensor"), ((alone,), "got 1 of them"), ([alone] * 4, "got 4 of them")):
+        refuses(
+            InputError, f"part test: expected inputs, targets .*{got}", Classes().load, STORE, 0, test=bad
+        )
     refuses(InputError, r"axes \(N, T, D\)", Classes().load, STORE, 0, test=items(torch.zeros(2, 3)))
     refuses(DataError, "finite", Numbers().load, STORE, 0, bad=math.inf)
 

@@ -17,6 +17,7 @@ from scipy.sparse import csr_matrix
 from physml.base.errors import DataError, InputError
 from physml.config.compose import compose
 from physml.config.identity import identity
+from physml.config.schema import checked
 from physml.data import splits
 from physml.data.fetch import hub
 from physml.data.files.safe_pickle import no_code
@@ -316,6 +317,9 @@ def test_the_first_commit_of_the_hub_is_pinned(store: Store, monkeypatch: pytest
     assert hub.contents(hub.Repository("someone/set"), store) == pinned
     named = hub.contents(hub.Repository("someone/set", revision="c" * 40), store)
     assert named == {"someone/set": {"sha256": "c" * 40, "verified": "bytes"}}
+    (store.cache / "file").touch()
+    blocked = Store(None, store.cache / "file")
+    refuses(DataError, "cannot be written: .* set PHYSML_CACHE", hub.contents, hub.Repository("a/b"), blocked)
     (pin,) = (store.cache / "pins" / "hub").iterdir()
     pin.write_bytes(b"\xff")
     with pytest.raises(DataError, match=r"pins/hub/.* is damaged: it holds no commit\. Delete it"):
@@ -389,6 +393,8 @@ def test_raw_files_of_pyg_are_read_where_they_lie(store: Store, folder: str) -> 
     assert sorted(store.data.rglob("*")) == before  # PyG writes nothing beside them
     assert pyg(store, *CORA, "random", 1).sizes == {"train": 420, "valid": 140, "test": 140}
     refuses(DataError, r"1 split\(s\), counted from 0; got split=1", pyg, store, *CORA, split=1)
+    full = pyg(store, "Planetoid", {"name": "Cora", "split": "full"})  # of the same files
+    assert full.sizes == {"train": 100, "valid": 500, "test": 100}
 
 
 @pytest.mark.filterwarnings("ignore")  # of PyG's reader
@@ -415,6 +421,15 @@ def test_a_set_that_pyg_has_in_code_needs_no_files(store: Store) -> None:
         pyg(store, "KarateClub", {})
 
 
+def test_a_set_that_pyg_draws_leaves_nothing_behind(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(store.data)
+    options = {"num_classes": 2, "num_nodes_per_class": 10, "node_homophily_ratio": 0.5, "average_degree": 3}
+    refuses(DataError, "has no x", pyg, store, "RandomPartitionGraphDataset", options)
+    options["num_channels"] = 4
+    refuses(InputError, "cannot be made with options", pyg, store, "RandomPartitionGraphDataset", options)
+    assert not list(store.data.iterdir())
+
+
 @pytest.mark.parametrize(
     ("dataset", "options", "error", "message"),
     [
@@ -423,11 +438,16 @@ def test_a_set_that_pyg_has_in_code_needs_no_files(store: Store) -> None:
         ("Planetoid", {"name": "Cora"}, DataError, "is missing: looked for"),
         ("WebKB", {"name": "texas"}, DataError, "from torch_geometric.datasets import WebKB"),
         ("Data", {}, InputError, "has no data set Data"),
+        ("MedShapeNet", {}, InputError, "No module named 'MedShapeNet'"),
         (CORA[0], {**CORA[1], "transform": ["x"]}, InputError, r"options\.transform must be a number"),
     ],
 )
-def test_what_pyg_does_not_have_is_said(store: Store, dataset: str, options, error, message: str) -> None:
+def test_what_pyg_does_not_have_is_said(
+    store: Store, dataset: str, options, error, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     refuses(error, message, pyg, store, dataset, options)
+    assert [path.name for path in tmp_path.iterdir()] == ["data"], "nothing is left behind"
 
 
 def test_classes_of_a_graph_are_those_of_train(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -448,6 +468,12 @@ def test_classes_of_a_graph_are_those_of_train(store: Store, monkeypatch: pytest
     assert task.n_classes == 5 and task._y.max() == 4
     drawn = pyg(store, "KarateClub", {}, "random")
     assert drawn.n_classes == 5 and drawn._y[2] == 3  # 3, 9, 40, 50, 70
+
+
+def test_a_share_that_is_held_out_lies_between_0_and_1_and_may_not_be_all() -> None:
+    for share in ("0.0", "1.0", "1", "2"):
+        overrides = ["model=lem", "task=hf", "net.embedding=10", f"task.valid={share}"]
+        refuses(InputError, "valid must be a split, or a share", checked, compose(overrides).config, run=True)
 
 
 def test_the_name_and_what_becomes_of_gaps_are_part_of_the_identity() -> None:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 from loaded_tasks import with_data
+from refusals import refuses
 
-from physml.base.errors import ConfigError, DataError
+from physml.base.errors import ConfigError, DataError, InputError
 from physml.base.paths import own_folders
 from physml.base.seeding import stream
 from physml.cli import main
@@ -71,6 +72,10 @@ def test_every_pixel_of_the_fixture_is_that_of_the_file(store, permutation, scal
             want = float(image[pixel // 28][pixel % 28]) / (255 if scale == "unit" else 1)
             assert float(x[i, step, 0]) == pytest.approx(want, rel=1e-7)
     assert y.tolist() == labels.tolist()
+
+
+def test_an_index_that_is_no_order_of_the_pixels_is_refused(store):
+    refuses(InputError, r"one of 784 pixels; mnist-valid-3000", loaded, store, permutation="mnist-valid-3000")
 
 
 def test_the_real_images_are_rebuilt_from_the_idx_files_and_have_their_majority_class(real):

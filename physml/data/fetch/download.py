@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import json
 import logging
 import shutil
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
-from physml.base import files
+from physml.base import files, opened
 from physml.base.errors import DataError
 from physml.base.text import shown, terminal
 from physml.data.cache import cache_lock as lock
@@ -103,7 +102,7 @@ def _download(dataset: Upstream, file: DataFile, store: Store) -> Path:
         for url in file.urls:
             try:
                 _from(url, file, target)
-            except (Refused, OSError) as error:
+            except (Refused, OSError, ValueError) as error:  # the last of an address that is none
                 if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                     raise DataError(
                         f"{target}: the disk is full ({error.strerror}). Free space, or set PHYSML_CACHE "
@@ -158,11 +157,7 @@ class Part:
         return self.path.with_name(f"{self.path.name}.json")
 
     def origin(self) -> dict[str, str | None]:
-        try:
-            origin = json.loads(self.about.read_text(encoding="utf-8"))
-            return origin if isinstance(origin, dict) else {}
-        except (OSError, ValueError):
-            return {}
+        return opened.read_mapping(self.about)
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)
@@ -223,9 +218,9 @@ def _answer(url: str, headers: dict[str, str]) -> "requests.Response":
         if not answer.is_redirect:
             return answer
         answer.close()
-        target = urljoin(url, answer.headers["Location"])
-        if urlsplit(target).scheme not in ("https", urlsplit(url).scheme):
-            raise Refused(f"it leads from https to {shown(target)[:80]}")
+        target, scheme = urljoin(url, answer.headers["Location"]), urlsplit(url).scheme
+        if urlsplit(target).scheme not in ("https", scheme):
+            raise Refused(f"it leads from {scheme} to {shown(target)[:80]}")
         url = target
     raise Refused(f"it leads on more than {REDIRECTS} times")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from physml.base import files
 from physml.base.errors import DataError, needed_by, suggest
-from physml.base.paths import expanded
+from physml.base.paths import expanded, unwritable
 from physml.base.text import brief
 from physml.data.cache import Cache
 from physml.data.files import hash_cache
@@ -160,7 +160,10 @@ def _pin_path(repository: Repository, store: Cache) -> Path:
 def _pin(repository: Repository, value: str, store: Cache) -> None:
     path = _pin_path(repository, store)
     if not path.is_file():
-        files.write_text(path, f"{value}\n")
+        try:
+            files.write_text(path, f"{value}\n")
+        except OSError as error:
+            raise unwritable(path.parent, error, "PHYSML_CACHE") from error
     elif path.read_text(encoding="utf-8", errors="replace").strip() != value:
         raise DataError(
             f"{repository.name} is not what was first seen here. Put that back, or delete {path}."

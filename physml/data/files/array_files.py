@@ -19,7 +19,7 @@ from physml.base.text import brief
 from physml.data.files.archives import ZipTree
 from physml.data.files.limits import WrongFile, most, read_bytes, refuse_bomb
 
-NUMBERS, TEXT = "biufc", "SU"  # kinds of dtypes
+NUMBERS, TEXT = "biuf", "SU"  # kinds of dtypes: real numbers, and text
 
 
 def npy(content: bytes, where: object) -> np.ndarray:
@@ -28,7 +28,7 @@ def npy(content: bytes, where: object) -> np.ndarray:
     try:
         shape, dtype = npy_header(file)
         if dtype.kind not in NUMBERS + TEXT or not dtype.itemsize:
-            raise ValueError(f"an array of {dtype}, expected numbers or text")
+            raise ValueError(f"an array of {dtype}, expected real numbers or text")
         held = len(content) - file.tell()
         if math.prod(shape) * dtype.itemsize != held or max(shape, default=0) > len(content):
             raise ValueError(f"shape {shape} of {dtype} in {held} bytes")

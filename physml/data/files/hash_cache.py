@@ -5,7 +5,6 @@ import hashlib
 import os
 import time
 from pathlib import Path
-from typing import Any
 
 from physml.base import files, opened
 from physml.data.files.archives import FolderTree
@@ -34,7 +33,7 @@ def known(path: Path, kind: str, cache: Path, top: str = "") -> str:
     name = hashlib.sha256(f"{path.absolute()} {top}".encode(errors=ANY)).hexdigest()[:24]
     stamp = cache / "stamps" / f"{name}.json"
     state = _state(path)
-    record = _read(stamp)
+    record = opened.read_mapping(stamp)
     if record.get("state") == state and isinstance(record.get(kind), str):
         return str(record[kind])
     begun = time.time()
@@ -44,14 +43,6 @@ def known(path: Path, kind: str, cache: Path, top: str = "") -> str:
         with contextlib.suppress(OSError):  # it will be hashed again next time
             files.write_json(stamp, {**kept, "path": ascii(str(path)), "state": state, kind: got})
     return got
-
-
-def _read(stamp: Path) -> dict[str, Any]:
-    try:
-        record = opened.read_json(stamp)
-    except (OSError, ValueError):
-        return {}
-    return record if isinstance(record, dict) else {}
 
 
 def _state(path: Path) -> str:

@@ -54,10 +54,15 @@ def read_bytes(path: Path) -> bytes:
 
 def read_text(path: Path) -> str:
     """The content of a file of UTF-8."""
+    return decoded(read_bytes(path), path)
+
+
+def decoded(content: bytes, where: object) -> str:
+    """The text in UTF-8."""
     try:
-        return read_bytes(path).decode("utf-8")
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise WrongFile(f"{path} is no text in UTF-8: {error}.") from error
+        raise WrongFile(f"{where} is no text in UTF-8: {error}.") from error
 
 
 def refuse_bomb(where: object, declared: int, packed: int) -> None:

@@ -1,5 +1,6 @@
 """Tables of numbers in text, as spreadsheets and programs write them. No torch. Axes: N rows, K columns."""
 
+import logging
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +9,8 @@ import numpy as np
 
 from physml.base.errors import DataError
 from physml.data.files.limits import read_bytes
+
+log = logging.getLogger(__name__)
 
 SEPARATORS = (";", "\t", ",")
 THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(,\d{3})+")  # or a comma for the point of decimals
@@ -51,6 +54,11 @@ def table(path: Path, *, gaps: bool = False) -> np.ndarray:
                     "decimals. Write decimals with a point, and thousands without a mark."
                 )
         rows.append([_value(v, _place(path, number, k, names), gaps) for k, v in enumerate(cells)])
+    if width > 2 and rows[0] == list(range(width)):
+        says = (
+            "%s, line %d: 0 to %d are read as numbers. Remove them if they name columns (pandas writes them)."
+        )
+        log.warning(says, path, lines[0][0], width - 1)
     return np.array(rows)
 
 

@@ -46,12 +46,12 @@ def _read(files: Files, graph: str) -> Arrays:
             f"labels {y.shape}, edges {edges.shape}."
         )
     graphs.check_finite(path, "features", x)
+    y, edge_index = graphs.whole(path, "labels", y), graphs.whole(path, "edges", edges.T)
     graphs.check_labels(path, y, n_classes)
-    edge_index = edges.T.astype(np.int64)
     graphs.check_edges(path, edge_index, n)
     return {
         "x": x.astype(np.float32),
-        "y": y.astype(np.int64),
+        "y": y,
         "edge_index": np.ascontiguousarray(edge_index),
         **graphs.split_masks(path, masks, (N_SPLITS, n)),
     }

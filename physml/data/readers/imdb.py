@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from physml.data.datasets import Arrays, DataSet, Files
-from physml.data.files.limits import WrongFile
+from physml.data.files.limits import WrongFile, decoded
 from physml.data.readers.fixtures import write_tar
 
 ARCHIVE = "aclImdb_v1.tar.gz"
@@ -58,7 +58,9 @@ def _read(files: Files) -> Arrays:
     for name, content in tree.items("aclImdb/t*/[np][eo][gs]/*.txt"):
         if match := NAME.fullmatch(name):
             part, label = match.groups()
-            text = _text(f"{tree.path}: {name}", content)
+            text = decoded(content, f"{tree.path}: {name}")
+            if not TOKEN.search(text):
+                raise WrongFile(f"{tree.path}: {name} is empty.")
             reviews[part].append((hashlib.sha256(content).digest(), LABELS[label], text))
     ids: dict[str, int] = {}
     arrays: Arrays = {}
@@ -77,16 +79,6 @@ def _read(files: Files) -> Arrays:
         }
     arrays["words"] = np.frombuffer("\n".join(ids).encode(), np.uint8)
     return arrays
-
-
-def _text(where: str, content: bytes) -> str:
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise WrongFile(f"{where} is no text in UTF-8: {error}.") from error
-    if not tokens(text):
-        raise WrongFile(f"{where} is empty.")
-    return text
 
 
 def _items(arrays: Arrays) -> Iterable[bytes]:

@@ -49,7 +49,7 @@ def _genius(files: Files) -> Arrays:
     path, name = files.path(GENIUS), "genius"
     matrices = mat(path, ("edge_index", "node_feat", "label"))
     x = _full(path, "node_feat", matrices["node_feat"]).astype(np.float32)
-    y = _vector(path, "label", matrices["label"]).astype(np.int64)
+    y = graphs.whole(path, "label", _vector(path, "label", matrices["label"]))
     _check_sizes(files, path, name, x.shape, len(y))
     graphs.check_finite(path, "features", x)
     graphs.check_labels(path, y, 2)
@@ -87,7 +87,7 @@ def _vector(path: Path, what: str, values: Any) -> np.ndarray:
 
 
 def _graph(files: Files, path: Path, name: str, edges: Any, y: np.ndarray) -> Arrays:
-    edge_index = np.ascontiguousarray(_full(path, "edge_index", edges).astype(np.int64))
+    edge_index = np.ascontiguousarray(graphs.whole(path, "edge_index", _full(path, "edge_index", edges)))
     if edge_index.ndim != 2 or edge_index.shape[0] != 2:
         raise WrongFile(f"{path}: edges must be 2 x E; got {edge_index.shape}.")
     graphs.check_edges(path, edge_index, len(y))

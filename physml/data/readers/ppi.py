@@ -30,21 +30,12 @@ def _read(files: Files) -> Arrays:
     Where upstream says that its links have no direction, both are here, as networkx and PyG read them.
     """
     tree = files.tree(ARCHIVE)
-    parts = {part: _part(files, tree, part) for part in PARTS}
-    joined = [parts[part] for part in PARTS]
-    arrays: Arrays = {
-        name: np.concatenate([part[name] for part in joined], 1 if name == "edge_index" else 0)
-        for name in ("x", "y", "edge_index")
-    }
-    for name in ("nodes", "edges"):
-        arrays[f"{name[:-1]}_offsets"] = graphs.offsets(
-            np.concatenate([part[name] for part in joined]).tolist()
-        )
-    return {**arrays, "n_graphs": np.array([len(part["nodes"]) for part in joined], np.int64)}
+    parts = [_part(files, tree, part) for part in PARTS]
+    return graphs.together(parts) | {"n_graphs": graphs.n_graphs_of(parts)}
 
 
 def _part(files: Files, tree: Tree, part: str) -> Arrays:
-    """The graphs of a part one after another; `nodes` and `edges` (G,) are their sizes."""
+    """The graphs of a part one after another."""
     x, y, tissue = (
         npy(tree.bytes(f"{part}_{name}.npy"), f"{tree.path}: {part}_{name}.npy")
         for name in ("feats", "labels", "graph_id")
@@ -78,8 +69,8 @@ def _part(files: Files, tree: Tree, part: str) -> Arrays:
         "x": x[order].astype(np.float32),
         "y": y[order].astype(np.float32),
         "edge_index": place[edges],
-        "nodes": nodes,
-        "edges": np.bincount(number[edges[0]], minlength=len(nodes)),
+        "node_offsets": graphs.offsets(nodes),
+        "edge_offsets": graphs.offsets(np.bincount(number[edges[0]], minlength=len(nodes))),
     }
 
 
@@ -88,7 +79,7 @@ def _links(tree: Tree, part: str, n: int) -> np.ndarray:
     graph = json_value(tree.bytes(f"{part}_graph.json"), where)
     try:
         ends = [(link["source"], link["target"]) for link in graph["links"]]
-        edge_index = np.array(ends, np.int64).reshape(-1, 2).T
+        edge_index = graphs.whole(where, "links", np.array(ends).reshape(-1, 2).T)
         ids = [node["id"] for node in graph["nodes"]]
         directed = graph["directed"]
     except (ValueError, KeyError, TypeError, OverflowError) as error:

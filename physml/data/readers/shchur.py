@@ -54,10 +54,9 @@ def sparse_graph(path: Path) -> tuple[Any, Any, np.ndarray]:
         kinds = "biuf" if name.endswith("data") else "iu"
         if arrays[name].ndim != 1 or arrays[name].dtype.kind not in kinds:
             raise WrongFile(f"{path}: {name} must be a vector of numbers; got {arrays[name].dtype}.")
-    if arrays["labels"].ndim != 1 or arrays["labels"].dtype.kind not in "biuf":
+    if arrays["labels"].ndim != 1:
         raise WrongFile(f"{path}: labels must be a vector of numbers.")
-    graphs.check_finite(path, "labels", arrays["labels"])
-    y = arrays["labels"].astype(np.int64)
+    y = graphs.whole(path, "labels", arrays["labels"])
     adjacency = _matrix(path, arrays, PREFIXES[0], (len(y), len(y)))
     stored = arrays[f"{PREFIXES[1]}shape"].tolist()
     if len(stored) != 2 or sorted([len(y), sum(stored) - len(y)]) != sorted(stored):
@@ -92,11 +91,16 @@ def _items(arrays: Arrays) -> Iterable[bytes]:
         yield f"{name} {array.dtype.str} {array.shape} ".encode() + array.tobytes()
 
 
-def write(path: Path, adjacency: Any, x: Any, y: np.ndarray) -> None:
+def write(path: Path, edge_index: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
+    """A file in the form of the set: links of weight 1, features (N, F), labels (N,)."""
+    from scipy.sparse import csr_array
+
+    ones = np.ones(edge_index.shape[1], np.float32)
+    matrices = csr_array((ones, tuple(edge_index)), shape=(len(y), len(y))), csr_array(x)
     path.parent.mkdir(parents=True, exist_ok=True)
     parts = {
         f"{p}{key}": np.asarray(getattr(matrix, key))
-        for p, matrix in zip(PREFIXES, (adjacency, x), strict=True)
+        for p, matrix in zip(PREFIXES, matrices, strict=True)
         for key in KEYS
     }
     np.savez(path, allow_pickle=False, labels=y, **parts)
@@ -104,12 +108,8 @@ def write(path: Path, adjacency: Any, x: Any, y: np.ndarray) -> None:
 
 def _fixture(root: Path, graph: str) -> None:
     """120 nodes, 40 words, links within classes, stored in one direction."""
-    from scipy.sparse import csr_array
-
     random_graph = communities(FIXTURE_NODES, FIXTURE_WORDS, SIZES[graph][3], seed=2)
-    ones = np.ones(random_graph.edge_index.shape[1], np.float32)
-    adjacency = csr_array((ones, tuple(random_graph.edge_index)), shape=(FIXTURE_NODES, FIXTURE_NODES))
-    write(root / file_name(graph), adjacency, csr_array(random_graph.x), random_graph.y)
+    write(root / file_name(graph), random_graph.edge_index, random_graph.x, random_graph.y)
 
 
 COMPUTERS, PHOTO = family("shchur", SIZES, _read, _fixture, _items)

@@ -61,13 +61,14 @@ def _graph(where: str, entry: Any) -> Arrays:
             f"{where} has x {x.shape}, pos {pos.shape}, edge_index {edge_index.shape} and "
             f"{y.size} labels; expected ({NODES}, 1), ({NODES}, 2), (2, E) and 1."
         )
+    edge_index, y = graphs.whole(where, "edges", edge_index), graphs.whole(where, "y", y)
     graphs.check_edges(where, edge_index, NODES)
     graphs.check_labels(where, y.reshape(1), CLASSES)
     graphs.check_finite(where, "x or pos", np.concatenate([x, pos], 1))
     return {
         "x": x.astype(np.float32),
         "pos": pos.astype(np.float32),
-        "y": y.reshape(1).astype(np.int64),
+        "y": y.reshape(1),
         "edge_index": edge_index.astype(np.uint8),
     }
 

@@ -62,15 +62,11 @@ def graph_number(level: float, repeat: int) -> int:
 
 def _fixture(root: Path) -> None:
     """100 nodes each: links within classes as often as the names say, and paths through the classes."""
-    from scipy.sparse import csr_array
-
     for level in LEVELS:
         for repeat in REPEATS:
             random_graph = communities(FIXTURE_NODES, FIXTURE_WORDS, N_CLASSES, seed=repeat, homophily=level)
             both = graphs.undirected(random_graph.edge_index)
-            ones = np.ones(both.shape[1], np.float32)
-            adjacency = csr_array((ones, tuple(both)), shape=(FIXTURE_NODES, FIXTURE_NODES))
-            write(root / file_name(level, repeat), adjacency, csr_array(random_graph.x), random_graph.y)
+            write(root / file_name(level, repeat), both, random_graph.x, random_graph.y)
 
 
 SYN_CORA = DataSet("syn_cora", 1, _read, _fixture)

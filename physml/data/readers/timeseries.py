@@ -175,7 +175,7 @@ def _target(label: str, head: _Head, where: str) -> float:
     """The position of the class, or the number to predict."""
     if head.numbers:
         try:
-            if np.isfinite(number := float(label)):
+            if "_" not in label and np.isfinite(number := float(label)):  # Python takes 1_000 for 1000
                 return number
         except ValueError:
             pass

@@ -80,7 +80,8 @@ def _molecule(where: str, k: int, entry: Any) -> Arrays:
         atoms, bonds, y = (np.asarray(values) for values in parts)
         if max(len(atoms), len(bonds)) > MOST_ATOMS:
             raise ValueError(f"{max(len(atoms), len(bonds))} atoms")
-        atoms, bonds, y = atoms.astype(np.int64), bonds.astype(np.int64), y.astype(np.float32).reshape(-1)
+        atoms, bonds = (graphs.whole(f"{where}: molecule {k}", "kinds", kinds) for kinds in (atoms, bonds))
+        y = y.astype(np.float32).reshape(-1)
     except (KeyError, TypeError, ValueError) as error:
         raise WrongFile(
             f"{where}: molecule {k} lacks atoms, bonds or target: {brief(repr(error))}."
@@ -128,13 +129,7 @@ def _read_substitute(files: Files) -> Arrays:
     if len(vocabulary) > 1:
         path = files.path(substitute_name("train"))
         raise WrongFile(f"{path}: it numbers the atoms otherwise than valid and test.")
-    joined = {
-        name: np.concatenate([part[name] for part in parts], -1 if name == "edge_index" else 0)
-        for name in ("x", "edge_index", "edge_attr", "y")
-    }
-    for name in ("node_offsets", "edge_offsets"):
-        joined[name] = graphs.offsets(np.concatenate([np.diff(part[name]) for part in parts]).tolist())
-    return {**joined, "n_graphs": np.array([len(part["y"]) for part in parts], np.int64)}
+    return graphs.together(parts) | {"n_graphs": graphs.n_graphs_of(parts)}
 
 
 def _part(files: Files, part: str) -> Arrays:
@@ -145,14 +140,10 @@ def _part(files: Files, part: str) -> Arrays:
         raise WrongFile(f"{path}: edge_index must be a matrix, the others vectors.")
     if len(stored["y"]) not in files.sizes(SUBSTITUTE_SIZES[part], FIXTURE_SIZES[part]):
         raise WrongFile(f"{path}: {len(stored['y'])} molecules, expected {SUBSTITUTE_SIZES[part]}.")
-    arrays: Arrays = {
-        "x": stored["atom_type"].astype(np.int64)[:, None],
-        "edge_index": stored["edge_index"].astype(np.int64),
-        "edge_attr": stored["bond_type"].astype(np.int64),
-        "y": stored["y"].astype(np.float32),
-        "node_offsets": stored["node_ptr"].astype(np.int64),
-        "edge_offsets": stored["edge_ptr"].astype(np.int64),
-    }
+    numbers = {"x": "atom_type", "edge_index": "edge_index", "edge_attr": "bond_type"}
+    numbers |= {"node_offsets": "node_ptr", "edge_offsets": "edge_ptr"}
+    arrays = {key: graphs.whole(path, name, stored[name]) for key, name in numbers.items()}
+    arrays |= {"x": arrays["x"][:, None], "y": stored["y"].astype(np.float32)}
     for name, total in (("node_offsets", len(arrays["x"])), ("edge_offsets", len(arrays["edge_attr"]))):
         ends = arrays[name]
         if (

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.integrate import solve_ivp
 
-from physml.base.check import count, positive
+from physml.base.check import count, each, positive
 from physml.base.errors import InputError
 
 Arrays = dict[str, np.ndarray]
@@ -101,8 +101,7 @@ def layered(*, n_layers: int, width: int, epsilon: float, seed: int) -> Network:
     Layer L comes first, as in the text. Only neighbouring layers are coupled, by numbers from U(-1, 1) times
     epsilon^l between layers l and l - 1. Springs make the diagonal of M^-1 (K + C) equal to 1.
     """
-    for name, value in {"n_layers": n_layers, "width": width}.items():
-        count(name, value)
+    each(count, n_layers=n_layers, width=width)
     positive("epsilon", epsilon)
     rng = np.random.default_rng(seed)
     level = np.repeat(np.arange(n_layers, 0, -1), width)
@@ -121,6 +120,7 @@ def one_way(*, epsilon: np.ndarray, n_layers: int, width: int, t_end: float, see
     F = sin(2t) for all units of layer 1, 0 above.
     Shapes: epsilon (n,) -> x (n,), y (n,).
     """
+    positive("t_end", t_end)
     n = n_layers * width
     t = np.linspace(0, t_end, 201)[1:]
     into_first = np.arange(n) >= n - width

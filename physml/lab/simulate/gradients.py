@@ -6,7 +6,7 @@ Sources: thesis, Propositions 2.2.6, 2.2.10, 3.2.2, 5.2.2 and 7.2.8; `physml.lab
 import numpy as np
 import torch
 
-from physml.base.check import one_of, positive
+from physml.base.check import count, one_of, positive
 from physml.base.errors import InputError
 from physml.graph.measures import grid
 from physml.lab import experiments
@@ -82,8 +82,8 @@ def by_depth(
     Shapes: x (N,) layers from 1, y (N,).
     """
     one_of("of", of, ("graphcon", "gcn", "bound", "times_v"))
-    for name, value in {"n_layers": n_layers, "scale": scale}.items():
-        positive(name, value)
+    positive("scale", scale)
+    count("n_layers", n_layers)
     if dt is not None and of == "gcn":
         raise InputError(f"a GCN has no dt of its own; got dt={dt}.")
     step = 1.0 if of == "gcn" else 1 / n_layers if dt is None else dt

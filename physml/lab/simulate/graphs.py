@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import one_of, positive
+from physml.base.check import count, each, one_of
 from physml.base.errors import InputError, needed_by
 from physml.data import graphs as graph_data
 from physml.data.readers import musae, zinc
@@ -80,8 +80,7 @@ def energy(
     """
     one_of("measure", measure, MEASURES)
     one_of("coupling", coupling, COUPLINGS)
-    positive("n_layers", n_layers)
-    positive("width", width)
+    each(count, n_layers=n_layers, width=width)
     edges = grid(rows, columns)
     numbers = _numbers(model, {"dt": dt, "gamma": gamma, "alpha": alpha, "p": p})
     with _drawn_from(seed):

@@ -6,7 +6,8 @@ from Erichson et al., Lipschitz Recurrent Neural Networks, ICLR 2021, https://ar
 
 import numpy as np
 
-from physml.base.check import non_negative, one_of, positive, within
+from physml.base import check
+from physml.base.check import count, non_negative, one_of, positive, within
 from physml.base.errors import InputError
 
 Arrays = dict[str, np.ndarray]
@@ -54,6 +55,7 @@ def growth(*, scheme: str, most: float, points: int = 201) -> Arrays:
     Shapes: x, y (points,), x from 0 to `most`.
     """
     positive("most", most)
+    count("points", points)
     x = np.linspace(0.0, most, points)
     return {"x": x, "y": np.abs(factor(scheme, 1j * x))}
 
@@ -64,7 +66,7 @@ def orbit(*, radius: float, angle: float, steps: int) -> Arrays:
     Shapes: x, y (steps + 1,), the two entries of the state.
     """
     positive("radius", radius)
-    positive("steps", steps)
+    count("steps", steps)
     t = np.arange(steps + 1)
     return {"x": radius**t * np.cos(angle * t), "y": radius**t * np.sin(angle * t)}
 
@@ -86,8 +88,9 @@ def spectrum(*, part: str, beta: float, gamma: float, units: int, scale: float, 
     Shapes: x, y (units,), the real and the imaginary part; of lines (5,), with a gap.
     """
     one_of("part", part, ("eigenvalues", "printed", "twice"))
-    positive("units", units)
     positive("scale", scale)
+    count("units", units)
+    check.seed("seed", seed)
     M = np.random.default_rng(seed).normal(0.0, scale * units**-0.5, (units, units))
     eigenvalues = np.linalg.eigvals(symmetric_skew(M, beta, gamma))
     if part == "eigenvalues":
@@ -108,6 +111,7 @@ def path(
     from scipy.linalg import expm
 
     positive("horizon", horizon)
+    count("points", points)
     M, h0 = np.asarray(M, float), np.asarray(h0, float)
     if M.shape != (2, 2) or h0.shape != (2,):
         raise InputError(f"M must have shape (2, 2) and h0 (2,); got {M.shape} and {h0.shape}.")

@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 from scipy.integrate import solve_ivp
 
-from physml.base.check import one_of, positive
+from physml.base.check import count, one_of, positive
+from physml.base.errors import InputError
 from physml.lab import constructed_lem
 from physml.lab.shallow import Shallow, affine, fitted, identity
 
@@ -125,8 +126,8 @@ def by_tau(
     Shapes: tau (n,) -> x (n,), y (n,).
     """
     one_of("of", of, ("multiscale_method", "euler"))
-    positive("step", step)
-    n = round(t_end / step)
+    positive("the least tau", float(np.min(tau)))
+    n = _n_steps(step, t_end)
     t = step * np.arange(1, n + 1)
     if of == "multiscale_method":
         lem = emulated(macro=step, micro=micro, micro_steps=micro_steps, n_steps=n, width=width)["psi"]
@@ -135,6 +136,14 @@ def by_tau(
         psi = lem if of == "multiscale_method" else euler(float(value), step, n)
         y.append(float(np.linalg.norm(psi - exact(float(value), t_end)(t), axis=1).max()))
     return {"x": np.array(tau, float), "y": np.array(y)}
+
+
+def _n_steps(step: float, t_end: float) -> int:
+    """Steps up to t_end. InputError where there is none."""
+    positive("step", step)
+    if (n := round(t_end / step)) < 1:
+        raise InputError(f"t_end must be at least step = {step}; got {t_end}.")
+    return n
 
 
 def by_width(
@@ -146,7 +155,7 @@ def by_width(
     Shapes: widths (n,) -> x (n,), y (n,).
     """
     one_of("of", of, ("psi", "phi", "epsilon"))
-    n = round(t_end / step)
+    n = _n_steps(step, t_end)
     arguments: dict[str, Any] = {"macro": step, "micro": micro, "micro_steps": micro_steps, "n_steps": n}
     reference = multiscale_method(**arguments)
     grid = np.stack(np.meshgrid(*(np.linspace(a, b, 60) for a, b in zip(*BOX, strict=True))), -1).reshape(
@@ -206,6 +215,7 @@ def by_scale(*, of: str, tau: np.ndarray, n_steps: int, width: int, seed: int) -
     Shapes: tau (n,) -> x (n,), y (n,). Inputs are uniform on [-1, 1].
     """
     one_of("of", of, OF_SCALE)
+    count("n_steps", n_steps)
     u = np.random.default_rng(seed).uniform(-1, 1, (n_steps, 1))
     keeps = of in ("slow", "weight_slow")
     y = []

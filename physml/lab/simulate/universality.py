@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from physml.base.check import count, one_of
+from physml.base.errors import InputError
 from physml.lab import universal
 from physml.lab.shallow import Shallow, fitted
 from physml.models.sequence.oscillator import ACTIVATIONS, Activation, NeuralOscillator
@@ -20,7 +21,10 @@ T_END = 2.0
 
 
 def drawn(n: int, dt: float, seed: int) -> np.ndarray:
-    """n inputs of K at t = dt, 2 dt, .. to T_END, (n, T)."""
+    """n inputs of K at t = dt, 2 dt, .. to T_END, (n, T), of at least eight steps."""
+    count("inputs", n)
+    if not 0 < dt <= T_END / 8:
+        raise InputError(f"dt must be above 0 and at most {T_END / 8}; got {dt}.")
     k = np.arange(1, 5)
     c = np.random.default_rng(seed).uniform(-1.5, 1.5, (n, 4)) / k
     t = dt * np.arange(1, round(T_END / dt) + 1)
