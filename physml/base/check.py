@@ -1,8 +1,8 @@
 """Checks of arguments, with messages that say what was wanted and what came."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from numbers import Integral
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from physml.base.errors import InputError, suggest
 
@@ -19,6 +19,12 @@ class Shaped(Protocol):
     def dtype(self) -> "torch.dtype": ...
     def dim(self) -> int: ...
     def __len__(self) -> int: ...
+
+
+def each(check: Callable[[str, Any], None], **values: object) -> None:
+    """`check` of every value, by its name."""
+    for name, value in values.items():
+        check(name, value)
 
 
 def positive(name: str, value: float) -> None:
@@ -40,7 +46,7 @@ def non_negative(name: str, value: float) -> None:
 
 
 def _number(name: str, value: object) -> None:
-    if value is None or isinstance(value, str):
+    if not hasattr(value, "__float__"):
         raise InputError(f"{name} must be a number; got {value!r}.")
 
 
@@ -50,11 +56,25 @@ def within(name: str, value: float, low: float, high: float) -> None:
         raise InputError(f"{name} must lie in [{low}, {high}]; got {value}.")
 
 
-def one_of(name: str, value: str, options: Collection[str]) -> None:
-    if value not in options:
+def fraction(name: str, value: float) -> None:
+    within(name, value, 0.0, 1.0)
+
+
+def below_one(name: str, value: float | None, *, null: bool = False) -> None:
+    """Not negative and less than 1, as a chance of dropout; `null`: None will do too."""
+    if null and value is None:
+        return
+    _number(name, value)
+    if not 0 <= cast(float, value) < 1:
+        raise InputError(f"{name} must lie in [0, 1){', or be null' * null}; got {value}.")
+
+
+def one_of(name: str, value: str | None, options: Collection[str], *, null: bool = False) -> None:
+    """`null`: None will do too."""
+    if value not in tuple(options) and not (null and value is None):
         hint = suggest(str(value), options)
         raise InputError(
-            f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}."
+            f"{name} must be one of {', '.join(map(repr, options))}{', or null' * null}; got {value!r}."
             + (f" {hint}" if hint.startswith("Did") else "")
         )
 
@@ -66,6 +86,9 @@ def has_shape(name: str, x: Shaped, axes: tuple[int | str, ...], *, hint: str = 
         >>> import torch
         >>> has_shape("u", torch.zeros(4, 3, 2), ("B", "T", 2))
     """
+    if not hasattr(x, "dim"):
+        got = type(x).__name__
+        raise InputError(f"{name} must be a tensor of torch; got {got}. torch.as_tensor makes one.")
     fits = x.dim() == len(axes) and all(
         size == axis if isinstance(axis, int) else size > 0 for size, axis in zip(x.shape, axes, strict=True)
     )

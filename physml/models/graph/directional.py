@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import count, one_of, positive
+from physml.base.check import count, each, one_of, positive
 from physml.base.errors import InputError
 from physml.graph.edges import Edges, gather, sorted_edges
 from physml.graph.eigenvectors import laplacian_vectors
@@ -59,8 +59,7 @@ class DirectionalConvolution(nn.Module):
         n_directions: int = 1,
     ) -> None:
         super().__init__()
-        for name, size in {"d_in": d_in, "d_out": d_out, "n_directions": n_directions}.items():
-            count(name, size)
+        each(count, d_in=d_in, d_out=d_out, n_directions=n_directions)
         positive("delta", delta)
         for name in aggregations:
             one_of("aggregations", name, AGGREGATIONS)

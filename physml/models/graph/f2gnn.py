@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import one_of, within
+from physml.base.check import fraction, one_of
 from physml.base.errors import InputError
 from physml.models.graph.graph_fusion import Fuse, Fusion
 from physml.models.graph.graph_parts import ACTIVATIONS, Heads, call, check_input, copies, merge_heads, widths
@@ -70,7 +70,7 @@ class F2GNN(nn.Module):
             )
         one_of("activation", activation, ACTIVATIONS)
         one_of("heads", heads, ("mean", "official"))
-        within("dropout", dropout, 0.0, 1.0)
+        fraction("dropout", dropout)
         d_in, d_out = widths(coupling)
         if d_in is None or d_out is None or d_out % d_in:
             raise InputError(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import count, has_shape, non_negative, positive, within
+from physml.base.check import count, each, fraction, has_shape, non_negative, positive
 from physml.base.errors import InputError
 from physml.models.graph.graph_layers import TransformerAttention
 from physml.models.graph.graph_parts import Force, Heads, check_input, copies, last, numbered, times, widths
@@ -73,9 +73,8 @@ class GraphCON(nn.Module):
         super().__init__()
         count("n_layers", n_layers)
         positive("dt", dt)
-        non_negative("gamma", gamma)
-        non_negative("alpha", alpha)
-        within("dropout", dropout, 0.0, 1.0)
+        each(non_negative, gamma=gamma, alpha=alpha)
+        fraction("dropout", dropout)
         self.n_layers, self.dt, self.gamma, self.alpha = n_layers, dt, gamma, alpha
         self.shared_weights, self.dropout = shared_weights, dropout
         self.d_in = self.d_out = widths(coupling)[0]

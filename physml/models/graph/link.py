@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from physml.base.check import count
+from physml.base.check import count, each
 from physml.base.errors import InputError
 from physml.models.graph.graph_parts import check_input
 from physml.models.graph.graph_propagation import link_spread
@@ -25,8 +25,7 @@ class LinkRegression(nn.Module):
 
     def __init__(self, n_nodes: int, d_out: int) -> None:
         super().__init__()
-        count("n_nodes", n_nodes)
-        count("d_out", d_out)
+        each(count, n_nodes=n_nodes, d_out=d_out)
         self.n_nodes, self.d_out = n_nodes, d_out
         self.lin = nn.Linear(n_nodes, d_out)
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import count, within
+from physml.base.check import count, each, fraction
 from physml.base.errors import InputError
 from physml.models.graph.graph_features import Features, linear
 from physml.models.graph.graph_parts import check_input
@@ -47,10 +47,8 @@ class LINKX(nn.Module):
         super().__init__()
         if n_nodes is None:
             raise InputError("LINKX has weights for each node of one graph, and the task has many graphs.")
-        sizes = {"d_in": d_in, "n_nodes": n_nodes, "d_hidden": d_hidden, "n_layers": n_layers}
-        for name, size in sizes.items():
-            count(name, size)
-        within("dropout", dropout, 0.0, 1.0)
+        each(count, d_in=d_in, n_nodes=n_nodes, d_hidden=d_hidden, n_layers=n_layers)
+        fraction("dropout", dropout)
         self.d_in, self.n_nodes, self.d_out, self.dropout = d_in, n_nodes, d_hidden, dropout
         self.of_links, self.of_features = nn.Linear(n_nodes, d_hidden), nn.Linear(d_in, d_hidden)
         self.joined = nn.Linear(2 * d_hidden, d_hidden)

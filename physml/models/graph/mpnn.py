@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from physml.base.check import count, one_of, positive, within
+from physml.base.check import count, fraction, one_of, positive
 from physml.base.errors import InputError
 from physml.models.graph.graph_parts import (
     ACTIVATIONS,
@@ -62,7 +62,7 @@ class MPNN(nn.Module):
         count("n_layers", n_layers)
         one_of("activation", activation, ACTIVATIONS)
         one_of("heads", heads, ("mean", "official"))
-        within("dropout", dropout, 0.0, 1.0)
+        fraction("dropout", dropout)
         if step is not None:
             positive("step", step)
         d_in, d_out = widths(coupling)

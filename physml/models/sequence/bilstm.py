@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import one_of, positive
+from physml.base.check import count, each, one_of
 from physml.base.errors import InputError
 from physml.models.sequence.gated import TorchLayer, compiled, in_training, lstm_step
 from physml.ops.cell import recurrence
@@ -57,10 +57,9 @@ class BiLSTM(nn.Module):
         self, d_in: int, d_hidden: int, *, kernel: int | None = 7, order: Literal["read", "time"] = "read"
     ) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
+        each(count, d_in=d_in, d_hidden=d_hidden)
         one_of("order", order, ("read", "time"))
-        if kernel is not None and (kernel < 1 or kernel % 2 == 0):
+        if kernel is not None and (kernel < 1 or kernel % 2 != 1):
             raise InputError(f"kernel must be odd, so that every step has a middle, or null; got {kernel}.")
         self.d_in, self.d_hidden, self.d_out = d_in, d_hidden, 2 * d_hidden
         self.kernel, self.order = kernel, order

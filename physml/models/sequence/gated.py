@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import one_of, positive, within
+from physml.base.check import below_one, count, each, fraction, one_of, positive
 from physml.base.errors import InputError
 from physml.ops.backend import resolved
 from physml.ops.cell import Step, recurrence
@@ -97,8 +97,7 @@ class LSTM(nn.Module):
         state_dropout: float | None = None,
     ) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
+        each(count, d_in=d_in, d_hidden=d_hidden)
         if chrono is not None and not chrono > 2:
             raise InputError(f"chrono must be more than 2 steps, or null; got {chrono}.")
         if (dt is None) != (dt_version is None):
@@ -107,9 +106,8 @@ class LSTM(nn.Module):
             positive("dt", dt)
             one_of("dt_version", str(dt_version), ("1", "2"))
             if dt_version == 2:
-                within("dt", dt, 0.0, 1.0)
-        if state_dropout is not None and not 0 <= state_dropout < 1:
-            raise InputError(f"state_dropout must lie in [0, 1), or be null; got {state_dropout}.")
+                fraction("dt", dt)
+        below_one("state_dropout", state_dropout, null=True)
         self.d_in, self.d_out = d_in, d_hidden
         self.state_dropout = float(state_dropout or 0)
         self.chrono, self.dt, self.dt_version = chrono, dt, dt_version
@@ -211,8 +209,7 @@ class GRU(nn.Module):
 
     def __init__(self, d_in: int, d_hidden: int) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
+        each(count, d_in=d_in, d_hidden=d_hidden)
         self.d_in, self.d_out = d_in, d_hidden
         self.cell = TorchLayer("GRU", d_in, d_hidden)
 
@@ -268,8 +265,7 @@ class TanhRNN(nn.Module):
 
     def __init__(self, d_in: int, d_hidden: int) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
+        each(count, d_in=d_in, d_hidden=d_hidden)
         self.d_in, self.d_out = d_in, d_hidden
         self.cell = TorchLayer("RNN_TANH", d_in, d_hidden)
 

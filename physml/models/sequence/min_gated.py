@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import one_of, positive
+from physml.base.check import count, each, one_of
 from physml.ops.cell import recurrent
 
 
@@ -38,10 +38,8 @@ class MinGRU(nn.Module):
 
     def __init__(self, d_in: int, d_hidden: int, *, candidate: Literal["positive"] | None = None) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
-        if candidate is not None:
-            one_of("candidate", candidate, ("positive",))
+        each(count, d_in=d_in, d_hidden=d_hidden)
+        one_of("candidate", candidate, ("positive",), null=True)
         self.d_in, self.d_out, self.candidate = d_in, d_hidden, candidate
         self.V = nn.Parameter(torch.empty(2 * d_hidden, d_in))  # z, h
         self.b = nn.Parameter(torch.empty(2 * d_hidden))
@@ -89,10 +87,8 @@ class MinLSTM(nn.Module):
 
     def __init__(self, d_in: int, d_hidden: int, *, candidate: Literal["positive"] | None = None) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
-        if candidate is not None:
-            one_of("candidate", candidate, ("positive",))
+        each(count, d_in=d_in, d_hidden=d_hidden)
+        one_of("candidate", candidate, ("positive",), null=True)
         self.d_in, self.d_out, self.candidate = d_in, d_hidden, candidate
         self.V = nn.Parameter(torch.empty(3 * d_hidden, d_in))  # f, i, h
         self.b = nn.Parameter(torch.empty(3 * d_hidden))

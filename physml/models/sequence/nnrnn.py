@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import non_negative, one_of, positive
+from physml.base.check import count, each, non_negative, one_of
 from physml.base.errors import InputError
 from physml.models.sequence.orthogonal import skew_blocks
 from physml.ops.cell import recurrence
@@ -60,15 +60,13 @@ class NonNormalRNN(nn.Module):
         decay: float = 0.0,
     ) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
+        each(count, d_in=d_in, d_hidden=d_hidden)
         if d_hidden % 2:
             raise InputError(
                 f"d_hidden must be even, for the 2 x 2 blocks of the Schur form; got {d_hidden}."
             )
         one_of("init", init, ("cayley", "henaff"))
-        non_negative("delta", delta)
-        non_negative("decay", decay)
+        each(non_negative, delta=delta, decay=decay)
         self.d_in, self.d_out = d_in, d_hidden
         self.init, self.delta, self.decay = init, float(delta), float(decay)
         n_below = d_hidden * (d_hidden - 1) // 2

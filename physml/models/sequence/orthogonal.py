@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import one_of, positive
+from physml.base.check import count, each, one_of
 from physml.base.errors import InputError
 from physml.ops.cell import recurrence
 from physml.ops.sequence import initial_state, no_autocast, sequence
@@ -62,12 +62,11 @@ class ExpRNN(nn.Module):
         rebase_every: int | None = None,
     ) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
+        each(count, d_in=d_in, d_hidden=d_hidden)
         one_of("init", init, ("cayley", "henaff"))
         one_of("base", base, ("identity", "start"))
         if rebase_every is not None:
-            positive("rebase_every", rebase_every)
+            count("rebase_every", rebase_every)
             if base == "identity":
                 raise InputError(
                     "rebase_every moves the base, so it needs base='start'; got base='identity'."

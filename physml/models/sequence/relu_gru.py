@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import positive
+from physml.base.check import count, each
 from physml.ops.cell import recurrent
 
 
@@ -39,8 +39,7 @@ class ReLUGRU(nn.Module):
 
     def __init__(self, d_in: int, d_hidden: int) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
+        each(count, d_in=d_in, d_hidden=d_hidden)
         self.d_in, self.d_out = d_in, d_hidden
         self.W = nn.Parameter(torch.empty(3 * d_hidden, d_in))  # z, r, k
         self.U = nn.Parameter(torch.empty(2 * d_hidden, d_hidden))  # z, r

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import positive
+from physml.base.check import count, each
 from physml.ops.cell import recurrent
 
 
@@ -77,8 +77,7 @@ class SkipLSTM(nn.Module):
 
     def __init__(self, d_in: int, d_hidden: int) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
+        each(count, d_in=d_in, d_hidden=d_hidden)
         self.d_in, self.d_out = d_in, d_hidden
         self.V = nn.Parameter(torch.empty(4 * d_hidden, d_in))  # i, f, g, o
         self.W = nn.Parameter(torch.empty(4 * d_hidden, d_hidden))
@@ -147,8 +146,7 @@ class SkipGRU(nn.Module):
 
     def __init__(self, d_in: int, d_hidden: int) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
+        each(count, d_in=d_in, d_hidden=d_hidden)
         self.d_in, self.d_out = d_in, d_hidden
         self.V = nn.Parameter(torch.empty(3 * d_hidden, d_in))  # r, z, k
         self.W = nn.Parameter(torch.empty(2 * d_hidden, d_hidden))  # r, z

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import non_negative, one_of, positive
+from physml.base.check import count, each, non_negative, one_of
 from physml.base.errors import InputError
 from physml.ops.cell import recurrence
 from physml.ops.sequence import initial_state, no_autocast, sequence
@@ -61,8 +61,7 @@ class SoftOrthogonalRNN(nn.Module):
         margin: float | None = None,
     ) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
+        each(count, d_in=d_in, d_hidden=d_hidden)
         one_of("activation", activation, ACTIVATIONS)
         non_negative("orthogonality", orthogonality)
         if margin is not None and not 0 <= margin <= 1:

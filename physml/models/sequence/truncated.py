@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import positive
+from physml.base.check import count, each
 from physml.base.errors import InputError
 from physml.models.sequence.gated import TorchLayer, compiled, lstm_step
 from physml.ops.cell import recurrence
@@ -45,8 +45,7 @@ class TruncatedLSTM(nn.Module):
 
     def __init__(self, d_in: int, d_hidden: int, *, last: int) -> None:
         super().__init__()
-        for name, value in {"d_in": d_in, "d_hidden": d_hidden, "last": last}.items():
-            positive(name, value)
+        each(count, d_in=d_in, d_hidden=d_hidden, last=last)
         self.d_in, self.d_out, self.last = d_in, d_hidden, last
         self.cell = TorchLayer("LSTM", d_in, d_hidden)
 
