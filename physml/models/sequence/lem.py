@@ -12,7 +12,7 @@ from physml.base.errors import InputError
 from physml.models.start import truncated_normal
 from physml.ops import lem as ops
 from physml.ops.backend import Backend
-from physml.ops.sequence import initial_state, is_step, one_step, pair_of, sequence
+from physml.ops.sequence import initial_state, is_step, no_autocast, one_step, pair_of, sequence
 
 
 class LEM(nn.Module):
@@ -189,10 +189,11 @@ class LEM(nn.Module):
         y, _ = initial_state(state, ("y", "z"), u, self.d_out)
         before = torch.cat([y.unsqueeze(1), outputs[:, :-1]], 1)
         s = self.symbols()
-        steps = [
-            self.dt * torch.sigmoid(F.linear(before, s[f"W{i}"]) + F.linear(u, s[f"V{i}"], s[f"b{i}"]))
-            for i in "12"
-        ]
+        with no_autocast(u):
+            steps = [
+                self.dt * torch.sigmoid(F.linear(before, s[f"W{i}"]) + F.linear(u, s[f"V{i}"], s[f"b{i}"]))
+                for i in "12"
+            ]
         if self.clip is not None:
             steps = [step.clamp(*self.clip) for step in steps]
         return steps[0], steps[1]

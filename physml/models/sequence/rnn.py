@@ -193,6 +193,8 @@ class SequenceModel(nn.Module):
     ) -> tuple[Tensor, tuple[Any, ...]]:
         if lengths is not None:
             has_shape("lengths", lengths, (input.shape[0],), hint="One true length per sequence.")
+            if lengths.dtype not in (torch.int64, torch.int32):
+                raise InputError(f"lengths must hold int64 or int32 numbers; got {lengths.dtype}.")
             if not torch.compiler.is_exporting():  # which knows no values
                 _check_lengths(lengths, input.shape[1])
         unequal = self._unequal(lengths, input.shape[1])

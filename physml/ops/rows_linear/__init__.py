@@ -18,4 +18,6 @@ def rows_linear(weight: Tensor, rows: Rows, *, backend: str = "auto") -> Tensor:
         raise InputError(
             f"features {tuple(rows.shape)} need a weight (H, {rows.shape[1]}); got {tuple(weight.shape)}."
         )
+    if not len(rows.value):
+        return reference.rows_linear(weight, rows.value, rows)
     return _rows_linear(weight, rows.value, rows=rows, backend=backend)

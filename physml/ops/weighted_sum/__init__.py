@@ -25,4 +25,6 @@ def weighted_sum(x: Tensor, weight: Tensor, edges: Edges, *, backend: str = "aut
             f"a graph of {n} nodes and {n_edges} edges needs x ({n}, A, C) and weight ({n_edges}, A); "
             f"got {tuple(x.shape)} and {tuple(weight.shape)}."
         )
+    if not n_edges:
+        return reference.weighted_sum(x, weight, edges)
     return _weighted_sum(x, weight, edges=edges, backend=backend)
