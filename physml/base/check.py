@@ -74,7 +74,7 @@ def one_of(name: str, value: str | None, options: Collection[str], *, null: bool
     if value not in tuple(options) and not (null and value is None):
         hint = suggest(str(value), options)
         raise InputError(
-            f"{name} must be one of {', '.join(map(repr, options))}{', or null' * null}; got {value!r}."
+            f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}."
             + (f" {hint}" if hint.startswith("Did") else "")
         )
 

@@ -11,7 +11,7 @@ from physml.graph.cache import cached
 from physml.graph.edges import looped
 from physml.models.graph.graph_features import Features, linear
 from physml.models.graph.graph_parts import check_input, last
-from physml.models.graph.graph_propagation import Spread
+from physml.models.graph.graph_propagation import Spread, mean_over
 from physml.ops.dropout import dropout
 
 CHANNELS = ("L", "H", "I")
@@ -130,10 +130,4 @@ class ACMGCN(nn.Module):
 def looped_mean(x: Features, edge_index: Tensor) -> Spread:
     """The mean over a node and those it receives from, as a product. Made once per graph."""
     n, dtype = len(x), x.dtype
-
-    def make() -> Spread:
-        edges = looped(edge_index, n)
-        degree = torch.bincount(edges.receiver, minlength=n).to(dtype)
-        return Spread(edges, (1 / degree)[edges.receiver])
-
-    return cached("looped mean", edge_index, (n, dtype), make)
+    return cached("looped mean", edge_index, (n, dtype), lambda: mean_over(looped(edge_index, n), dtype))

@@ -10,7 +10,7 @@ from physml.base.check import count, each, one_of, positive
 from physml.base.errors import InputError
 from physml.graph.edges import Edges, gather, sorted_edges
 from physml.graph.eigenvectors import laplacian_vectors
-from physml.models.graph.graph_convolutions import degrees, extreme
+from physml.models.graph.graph_convolutions import at_scales, degrees, extreme
 from physml.models.graph.graph_parts import check_input
 
 AGGREGATIONS = ("mean", "max", "min", "av", "dx")
@@ -80,9 +80,7 @@ class DirectionalConvolution(nn.Module):
             aggregates += self._directional(name, message, x, edges, edge_index) or [
                 _plain(name, message, edges, degree)
             ]
-        m, scale = torch.cat(aggregates, 1), torch.log(degree + 1) / self.delta
-        inverse = torch.where(degree > 0, 1 / scale.clamp(min=1e-12), 0)
-        return self.lin(torch.cat([x, m, scale * m, inverse * m], 1))
+        return self.lin(torch.cat([x, *at_scales(torch.cat(aggregates, 1), degree, self.delta)], 1))
 
     def _directional(
         self, name: str, message: Tensor, x: Tensor, edges: Edges, edge_index: Tensor

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from physml.base.check import count, each, fraction, non_negative, one_of, positive
 from physml.base.errors import InputError
 from physml.models.graph.graph_features import Features, linear
-from physml.models.graph.graph_parts import check_input
+from physml.models.graph.graph_parts import check_input, check_nodes, known_nodes
 from physml.models.graph.graph_propagation import gcn_spread, link_spread, looped_mean_spread
 from physml.ops.dropout import dropout
 
@@ -78,8 +78,7 @@ class GloGNN(nn.Module):
         n_classes: int | None = None,
     ) -> None:
         super().__init__()
-        if n_nodes is None:
-            raise InputError("GloGNN has weights for each node of one graph, and the task has many graphs.")
+        n_nodes = known_nodes("GloGNN", n_nodes)
         each(count, d_in=d_in, n_nodes=n_nodes, d_hidden=d_hidden, n_layers=n_layers, n_orders=n_orders)
         each(non_negative, alpha=alpha, beta=beta)
         positive("alpha + beta", alpha + beta)
@@ -122,10 +121,7 @@ class GloGNN(nn.Module):
     def start(self, x: Features, edge_index: Tensor) -> Tensor:
         """X^0."""
         check_input(x, edge_index, None, self.d_in)
-        if len(x) != self.n_nodes:
-            raise InputError(
-                f"GloGNN knows one graph, of {self.n_nodes} nodes; got one of {len(x)}. Make another for it."
-            )
+        check_nodes("GloGNN", x, self.n_nodes)
         links = link_spread if self.matrix is None else looped_mean_spread
         h_A = links(x, edge_index)(self.of_links.weight.T) + self.of_links.bias
         h_X = linear(x, self.of_features.weight, self.of_features.bias)

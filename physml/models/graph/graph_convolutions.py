@@ -162,12 +162,17 @@ class PrincipalConvolution(nn.Module):
         std = torch.sqrt(torch.relu(square - mean.square()) + 1e-5) * (degree > 0)
         top, low = extreme("max", sent, edges, degree), extreme("min", sent, edges, degree)
         aggregates = torch.cat([mean, top, low, std], 1)
-        scale = torch.log(degree + 1) / self.delta
-        inverse = torch.where(degree > 0, 1 / scale.clamp(min=1e-12), 0)
-        return self.lin(torch.cat([x, aggregates, scale * aggregates, inverse * aggregates], 1))
+        return self.lin(torch.cat([x, *at_scales(aggregates, degree, self.delta)], 1))
 
     def symbols(self) -> dict[str, Tensor]:
         return {"W": self.lin.weight, "b": self.lin.bias}
+
+
+def at_scales(m: Tensor, degree: Tensor, delta: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Aggregates (N, H) times 1, lambda and 1 / lambda, of which the last is 0 at degree 0; degree (N, 1)."""
+    scale = torch.log(degree + 1) / delta
+    inverse = torch.where(degree > 0, 1 / scale.clamp(min=1e-12), 0)
+    return m, scale * m, inverse * m
 
 
 def extreme(how: Literal["max", "min"], message: Tensor, edges: Edges, degree: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from physml.base.check import count, each, one_of
+from physml.models.sequence.gated import by_gate
 from physml.ops.cell import recurrent
 
 
@@ -50,7 +51,7 @@ class MinGRU(nn.Module):
             nn.init.uniform_(p, -(self.d_in**-0.5), self.d_in**-0.5)
 
     def symbols(self) -> dict[str, Tensor]:
-        return _named(self.V, self.b, "zh")
+        return by_gate("zh", V=self.V, b=self.b)
 
     def step(self, u: Tensor, state: tuple[Tensor]) -> tuple[Tensor, tuple[Tensor]]:
         z, new = F.linear(u, self.V, self.b).chunk(2, 1)
@@ -99,7 +100,7 @@ class MinLSTM(nn.Module):
             nn.init.uniform_(p, -(self.d_in**-0.5), self.d_in**-0.5)
 
     def symbols(self) -> dict[str, Tensor]:
-        return _named(self.V, self.b, "fih")
+        return by_gate("fih", V=self.V, b=self.b)
 
     def step(self, u: Tensor, state: tuple[Tensor]) -> tuple[Tensor, tuple[Tensor]]:
         f, i, new = F.linear(u, self.V, self.b).chunk(3, 1)
@@ -111,8 +112,3 @@ class MinLSTM(nn.Module):
 
 def _candidate(x: Tensor, kind: str | None) -> Tensor:
     return x if kind is None else torch.where(x >= 0, x + 0.5, torch.sigmoid(x))
-
-
-def _named(V: Tensor, b: Tensor, gates: str) -> dict[str, Tensor]:
-    parts = {"V": V.chunk(len(gates)), "b": b.chunk(len(gates))}
-    return {letter + gate: part for letter, of in parts.items() for gate, part in zip(gates, of, strict=True)}

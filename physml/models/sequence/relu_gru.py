@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from physml.base.check import count, each
+from physml.models.sequence.gated import by_gate
 from physml.ops.cell import recurrent
 
 
@@ -54,12 +55,7 @@ class ReLUGRU(nn.Module):
 
     def symbols(self) -> dict[str, Tensor]:
         """`W` acts on the input, `U` on h; gates z and r, candidate k."""
-        parts = {"W": self.W.chunk(3), "U": (*self.U.chunk(2), self.Uk), "b": self.b.chunk(3)}
-        return {
-            letter + gate: part
-            for letter, of_gates in parts.items()
-            for gate, part in zip("zrk", of_gates, strict=True)
-        }
+        return by_gate("zrk", W=self.W, U=(*self.U.chunk(2), self.Uk), b=self.b)
 
     def step(self, u: Tensor, state: tuple[Tensor]) -> tuple[Tensor, tuple[Tensor]]:
         (h,) = state
