@@ -7,8 +7,8 @@ Per recurrence there are three in the namespace `torch.ops.physml`, with `lem` f
 - `lem_kept` also gives what a backward pass needs, for torch.compile in training.
 - `lem_backward` gives the gradients from that. It has none of its own.
 
-Eager calls do not come here: they use autograd Functions, for the first call of an operator with gradients
-takes seconds (torch imports its compiler), and each one tens of microseconds.
+Eager calls use `Recurrence`, an autograd Function of the same kernels, for the first call of an operator with
+gradients takes seconds (torch imports its compiler), and each one tens of microseconds.
 """
 
 from collections.abc import Callable, Sequence

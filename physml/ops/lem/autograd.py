@@ -27,25 +27,20 @@ STEPS = 64  # at most in a block: all views of more would stay alive and make Py
 BLOCK = 1 << 16  # numbers in one (steps, B, H) block of the backward pass: 256 KiB in float32
 
 
-def _empty(like: Tensor, *shape: int) -> Tensor:
-    """Uninitialised; on a CPU from memory that is already warm, as fresh pages cost a sixth of the time."""
-    return pool.empty(shape, like.dtype) if like.device.type == "cpu" else like.new_empty(shape)
-
-
 class _Path:
     """Everything the steps read and write, with the time axis first."""
 
     def __init__(self, u: Tensor, y: Tensor, z: Tensor, n_rows: int, saved: bool) -> None:
         (n_batch, n_steps, d_in), n_hidden = u.shape, y.shape[1]
         width = n_hidden + d_in + 1
-        self.y = _empty(u, n_steps + 1, n_batch, width)  # at n: [y_{n-1} | u_n | 1]
-        self.z = _empty(u, n_steps, n_batch, width)  # at n: [z_n | u_n | 1]
+        self.y = pool.beside(u, n_steps + 1, n_batch, width)  # at n: [y_{n-1} | u_n | 1]
+        self.z = pool.beside(u, n_steps, n_batch, width)  # at n: [z_n | u_n | 1]
         for operand in (self.y[:n_steps], self.z):
             operand[..., n_hidden:-1] = u.transpose(0, 1)
             operand[..., -1] = 1
         self.y[0, :, :n_hidden] = y
         # At n: [tanh of z, step of z, step of y, tanh of y]; without gates the two tanh.
-        self.values = _empty(u, n_steps if saved else 1, n_batch, n_rows)
+        self.values = pool.beside(u, n_steps if saved else 1, n_batch, n_rows)
         self.n_hidden = n_hidden
 
     def last(self) -> tuple[Tensor, Tensor]:
@@ -137,7 +132,7 @@ def gradients(
 
     d_weight_y = W.new_zeros(split, operands_y.shape[2])  # (3H, K)
     d_weight_z = W.new_zeros(n_hidden, operands_z.shape[2])  # (H, K)
-    d_u = _empty(values, n_steps, n_batch, V.shape[1]) if needs[0] else None
+    d_u = pool.beside(values, n_steps, n_batch, V.shape[1]) if needs[0] else None
     d_z = torch.zeros_like(z0) if d_z is None else d_z.clone()
     d_z_wide = d_z.unsqueeze(1)  # the same numbers as (B, 1, H)
     d_path = z0.new_zeros(n_block + 1, n_batch, n_hidden)  # gradients of the states y before and after
