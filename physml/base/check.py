@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from physml.base.errors import InputError, suggest
 
@@ -33,7 +33,7 @@ def count(name: str, value: int) -> None:
     positive(name, value)
 
 
-def each(check: Callable[[str, Any], None], **values: Any) -> None:
+def each(check: Callable[[str, Any], None], **values: object) -> None:
     """The same check of several arguments, by their names."""
     for name, value in values.items():
         check(name, value)
@@ -46,7 +46,7 @@ def non_negative(name: str, value: float) -> None:
 
 
 def _number(name: str, value: object) -> None:
-    if value is None or isinstance(value, str):
+    if not hasattr(value, "__float__"):
         raise InputError(f"{name} must be a number; got {value!r}.")
 
 
@@ -61,8 +61,22 @@ def seed(name: str, value: int) -> None:
     within(name, value, 0, 2**32 - 1)
 
 
-def one_of(name: str, value: str, options: Collection[str]) -> None:
-    if value not in options:
+def fraction(name: str, value: float) -> None:
+    within(name, value, 0.0, 1.0)
+
+
+def below_one(name: str, value: float | None, *, null: bool = False) -> None:
+    """Not negative and less than 1, as a chance of dropout; `null`: None will do too."""
+    if null and value is None:
+        return
+    _number(name, value)
+    if not 0 <= cast(float, value) < 1:
+        raise InputError(f"{name} must lie in [0, 1){', or be null' * null}; got {value}.")
+
+
+def one_of(name: str, value: str | None, options: Collection[str], *, null: bool = False) -> None:
+    """`null`: None will do too."""
+    if value not in tuple(options) and not (null and value is None):
         hint = suggest(str(value), options)
         raise InputError(
             f"{name} must be one of {', '.join(map(repr, options))}; got {value!r}."

@@ -79,6 +79,12 @@ def resolved(backend: str) -> str:
     return _run.preferred if backend == "auto" else backend
 
 
+def of_nothing(backend: str, *tensors: Tensor) -> str:
+    """The backend for a sum without terms: torch in place of C, which takes no empty tensors, unwarned."""
+    in_c = backend == "auto" and _run.preferred in ("auto", "native")
+    return "torch" if in_c and not derivatives.transformed(*tensors) else backend
+
+
 def ran() -> tuple[str, ...]:
     """The backends used in this process since the run began, or since `reset`."""
     return tuple(sorted(_run.used))

@@ -7,11 +7,12 @@ Per recurrence there are three in the namespace `torch.ops.physml`, with `lem` f
 - `lem_kept` also gives what a backward pass needs, for torch.compile in training.
 - `lem_backward` gives the gradients from that. It has none of its own.
 
-Eager calls do not come here: they use autograd Functions, for the first call of an operator with gradients
-takes seconds (torch imports its compiler), and each one tens of microseconds.
+Eager calls use `Recurrence`, an autograd Function of the same kernels, for the first call of an operator with
+gradients takes seconds (torch imports its compiler), and each one tens of microseconds.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 import torch
@@ -24,6 +25,8 @@ from physml.ops.backend import Op, note
 from physml.ops.derivatives import Gradients, once
 from physml.ops.sequence import no_autocast
 
+Tensors = Sequence[Tensor]
+Needs = Sequence[bool]  # for each tensor, whether its gradient is needed
 Shapes = tuple[tuple[int, ...], ...]
 Incoming = tuple[Tensor | None, Tensor | None, Tensor | None]  # gradients of the outputs, the last y and z
 Run = tuple[Tensor, Tensor, list[Tensor], int]  # the last y and z, what is kept, a number for the backward
@@ -55,15 +58,62 @@ class Kernel(Protocol):
         """Shapes of the tensors that `run` saves for backward."""
 
     def gradients(
-        self,
-        tensors: Sequence[Tensor],
-        kept: Sequence[Tensor],
-        number: int,
-        incoming: Incoming,
-        needs: Sequence[bool],
-        **constants: Any,
+        self, tensors: Tensors, kept: Tensors, number: int, incoming: Incoming, needs: Needs, **constants: Any
     ) -> Gradients:
         """Gradients of all tensors; `number`: that of `run`, on which the order of what is kept depends."""
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Both passes of a `Kernel`, for `Recurrence`.
+
+    Args:
+        run: the forward pass.
+        gradients: the backward pass.
+        reads: the places of the tensors that the backward pass reads; others are not kept.
+        reads_path: whether it reads the path of outputs.
+    """
+
+    run: Callable[..., Run]
+    gradients: Callable[..., Gradients]
+    reads: tuple[int, ...]
+    reads_path: bool = True
+
+
+class Recurrence(torch.autograd.Function):
+    """A recurrence by a kernel's passes: outputs (B, T, H) and the last y and z. Differentiable once."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, passes: Passes, constants: dict[str, Any], *tensors: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        y, z, (path, *kept), number = passes.run(*tensors, **constants)
+        ctx.rest = passes, constants, number
+        read = [x if k in passes.reads else None for k, x in enumerate(tensors)]
+        ctx.save_for_backward(*read, path if passes.reads_path else None, *kept)
+        ctx.set_materialize_grads(False)
+        return outputs_of(path, tensors), y, z
+
+    @staticmethod
+    @once
+    def backward(
+        ctx: Any, d_outputs: Tensor | None, d_y: Tensor | None, d_z: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        (passes, constants, number), saved = ctx.rest, ctx.saved_tensors
+        needs, incoming = ctx.needs_input_grad[2:], (d_outputs, d_y, d_z)
+        tensors, kept = saved[: len(needs)], saved[len(needs) :]
+        return None, None, *passes.gradients(tensors, kept, number, incoming, needs, **constants)
+
+
+def outputs_of(path: Tensor, tensors: Sequence[Tensor]) -> Tensor:
+    """The outputs (B, T, H) in a path, which may have one more step before them, be padded, or in float32."""
+    first, state, *_ = tensors
+    n_steps, _, n_hidden = path.shape
+    if n_steps != first.shape[1]:
+        path = path[1:]
+    if n_hidden != state.shape[1]:
+        path = path[..., : state.shape[1]]
+    return (path if path.dtype is first.dtype else path.to(first.dtype)).transpose(0, 1)
 
 
 class Operator:
@@ -96,12 +146,7 @@ class Operator:
             path, y, z = self.whole(*arguments)
             return path.transpose(0, 1), y, z
         y, z, path, *_ = self.kept(*arguments)
-        n_steps, n_hidden = tensors[0].shape[1], tensors[1].shape[1]
-        if path.shape[0] != n_steps:
-            path = path[1:]
-        if path.shape[2] != n_hidden:
-            path = path[..., :n_hidden]
-        return path.transpose(0, 1), y, z
+        return outputs_of(path, tensors), y, z
 
     def _parted(self, arguments: Arguments) -> tuple[tuple[Tensor, ...], dict[str, Any], str]:
         """Tensors, constants by name, backend."""

@@ -15,8 +15,6 @@ def sequence(u: Tensor, d_in: int, weight: Tensor) -> Tensor:
 
     Under autocast u may come in half precision; errors add up over the steps, so the steps stay in full.
     """
-    if not isinstance(u, Tensor):
-        raise InputError(f"u must be a tensor of torch; got {type(u).__name__}. torch.as_tensor makes one.")
     has_shape("u", u, ("B", "T", d_in), hint="Batch comes first, then time; neither may be empty.")
     if u.dtype != weight.dtype:
         if not torch.is_autocast_enabled(u.device.type):
@@ -48,14 +46,15 @@ def initial_state(
 
 def is_step(u: Tensor) -> bool:
     """True if u (B, T, D) is one step that nothing traces."""
-    eager = not torch.compiler.is_compiling() and isinstance(u, Tensor)
-    return eager and u.dim() == 3 and u.shape[1] == 1
+    return not torch.compiler.is_compiling() and isinstance(u, Tensor) and u.dim() == 3 and u.shape[1] == 1
 
 
 def pair_of(state: object, u: Tensor, d_hidden: int) -> tuple[Tensor, Tensor] | None:
     """The two tensors of a state, zeros for None; None if it is no pair of tensors."""
+    if not isinstance(u, Tensor) or u.dim() != 2:
+        return None
     if state is None:
-        return (u.new_zeros(len(u), d_hidden), u.new_zeros(len(u), d_hidden)) if u.dim() == 2 else None
+        return u.new_zeros(len(u), d_hidden), u.new_zeros(len(u), d_hidden)
     if not isinstance(state, tuple | list) or len(state) != 2:
         return None
     y, z = state

@@ -1,4 +1,4 @@
-"""No model takes a count of 0, a NaN or a misspelt word; the message names the argument.
+"""No model takes a count of 0, -1 or a half, a NaN or a misspelt word; the message names the argument.
 
 A new config is tried by itself, with the numbers and words that stand there. Other refusals are tested beside
 the module.
@@ -33,7 +33,7 @@ def wrong_values(node: build.Node) -> Iterator[tuple[str, Any]]:
     sizes = {key: D for key in ("d_in", "n_nodes") if key in build.arguments(node.cls)}
     for key, value in (sizes | node.values).items():
         if type(value) is int:
-            yield key, 0
+            yield from ((key, 0), (key, -1), (key, value + 0.5))
         elif type(value) is float:
             yield from ((key, math.nan), (key, -1.0))
         elif type(value) is str:

@@ -322,13 +322,15 @@ def wrong_shapes_and_dtypes_are_refused(make: Make) -> None:
     for shape in ((0, 4, D), (2, 0, D), (2, 4, D + 1), (4, D)):
         refuses(InputError, rf"u must have shape \(B, T, {D}\); got", layer, numbers(*shape))
     refuses(InputError, "dtype", layer, torch.zeros(2, 3, D))
+    for call in (layer, *([layer.step] if hasattr(layer, "step") else [])):
+        refuses(InputError, "u must be a tensor; got ndarray", call, numbers(2, 1, D).numpy())
 
 
 @law
 def states_that_cannot_be_are_refused(make: Make) -> None:
     layer, u = double(make), numbers(3, 5, D)
     state = layer(u)[1]
-    wrong = [(u[:2], state), (u, (*state, state[0])), (u, next(leaves(state)))]
+    wrong = [(u[:2], state), (u, (*state, state[0])), (u, next(leaves(state))), (u[:, :1], [0] * len(state))]
     wrong += [(u, torch.utils._pytree.tree_map(lambda x: x.float(), state))]
     for arguments in wrong:
         refuses(InputError, "state", layer, *arguments)

@@ -191,3 +191,12 @@ def test_features_and_weights_of_another_graph_are_refused() -> None:
     for x, w in (((5, 2, 3), (8, 2)), ((N, 2, 3), (7, 2)), ((N, 2, 3), (8, 1))):
         with pytest.raises(InputError, match=r"x \(6, A, C\) and weight \(8, A\)"):
             weighted_sum(draw(*x), draw(*w), edges(ODD))
+
+
+def test_a_graph_without_edges_has_sums_of_zero_and_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    none, x, weight = edges(ODD[:, :0]), draw(N, 3).requires_grad_(), draw(1)[:0].requires_grad_()
+    with backend.running("native"):
+        total = weighted_sum(x, weight, none)
+    total.sum().backward()
+    assert not total.any() and not x.grad.any() and weight.grad.shape == (0,)
+    assert caplog.text == ""

@@ -6,12 +6,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import count, within
+from physml.base.check import count, each, fraction
 from physml.graph.cache import cached
 from physml.graph.edges import looped
 from physml.models.graph.graph_features import Features, linear
 from physml.models.graph.graph_parts import check_input, last
-from physml.models.graph.graph_propagation import Spread
+from physml.models.graph.graph_propagation import Spread, mean_over
 from physml.ops.dropout import dropout
 
 CHANNELS = ("L", "H", "I")
@@ -46,8 +46,7 @@ class ChannelMixing(nn.Module):
 
     def __init__(self, d_in: int, d_out: int, *, variant: bool = False) -> None:
         super().__init__()
-        count("d_in", d_in)
-        count("d_out", d_out)
+        each(count, d_in=d_in, d_out=d_out)
         self.d_in, self.d_out, self.variant = d_in, d_out, variant
         self.lin = nn.Linear(d_in, 3 * d_out, bias=False)
         self.v = nn.Parameter(torch.empty(3, d_out))
@@ -105,9 +104,8 @@ class ACMGCN(nn.Module):
         self, d_in: int, d_hidden: int, n_layers: int = 1, *, variant: bool = False, dropout: float = 0.0
     ) -> None:
         super().__init__()
-        for name, size in {"d_in": d_in, "d_hidden": d_hidden, "n_layers": n_layers}.items():
-            count(name, size)
-        within("dropout", dropout, 0.0, 1.0)
+        each(count, d_in=d_in, d_hidden=d_hidden, n_layers=n_layers)
+        fraction("dropout", dropout)
         self.d_in, self.d_out, self.variant, self.dropout = d_in, d_hidden, variant, dropout
         sizes = [d_in] + [d_hidden] * (n_layers - 1)
         self.layers = nn.ModuleList(ChannelMixing(size, d_hidden, variant=variant) for size in sizes)
@@ -132,10 +130,4 @@ class ACMGCN(nn.Module):
 def looped_mean(x: Features, edge_index: Tensor) -> Spread:
     """The mean over a node and those it receives from, as a product. Made once per graph."""
     n, dtype = len(x), x.dtype
-
-    def make() -> Spread:
-        edges = looped(edge_index, n)
-        degree = torch.bincount(edges.receiver, minlength=n).to(dtype)
-        return Spread(edges, (1 / degree)[edges.receiver])
-
-    return cached("looped mean", edge_index, (n, dtype), make)
+    return cached("looped mean", edge_index, (n, dtype), lambda: mean_over(looped(edge_index, n), dtype))

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from physml.base.check import count, non_negative, one_of, positive
-from physml.base.errors import InputError
-from physml.models.graph.graph_parts import ACTIVATIONS, call, check_input, last, widths
+from physml.models.graph.graph_parts import ACTIVATIONS, call, check_input, checked_widths, last
 
 
 class ADGN(nn.Module):
@@ -49,13 +48,7 @@ class ADGN(nn.Module):
         positive("epsilon", epsilon)
         non_negative("gamma", gamma)
         one_of("activation", activation, ACTIVATIONS)
-        d_in, d_out = widths(coupling)
-        if d_in is None or d_in != d_out:
-            raise InputError(
-                f"a coupling gives back as many channels as it gets; {type(coupling).__name__} makes "
-                f"{d_out} of {d_in}."
-            )
-        self.d_in = self.d_out = d_in
+        self.d_in = self.d_out = d_in = checked_widths(coupling)[0]
         self.n_layers, self.epsilon, self.gamma, self.activation = n_layers, epsilon, gamma, activation
         self.coupling = coupling
         self.W, self.b = nn.Parameter(torch.empty(d_in, d_in)), nn.Parameter(torch.empty(d_in))

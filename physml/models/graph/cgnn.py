@@ -39,8 +39,7 @@ class CGNN(nn.Module):
         count("d_in", d_in)
         positive("T", T)
         count("n_steps", n_steps)
-        if flow is not None:
-            one_of("flow", flow, ("official",))
+        one_of("flow", flow, ("official",), null=True)
         self.flow = flow
         self.d_in = self.d_out = d_in
         self.T, self.n_steps = float(T), n_steps

@@ -6,11 +6,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import count, one_of, positive
+from physml.base.check import count, each, one_of, positive
 from physml.base.errors import InputError
 from physml.graph.edges import Edges, gather, sorted_edges
 from physml.graph.eigenvectors import laplacian_vectors
-from physml.models.graph.graph_convolutions import degrees, extreme
+from physml.models.graph.graph_convolutions import at_scales, degrees, extreme
 from physml.models.graph.graph_parts import check_input
 
 AGGREGATIONS = ("mean", "max", "min", "av", "dx")
@@ -59,8 +59,7 @@ class DirectionalConvolution(nn.Module):
         n_directions: int = 1,
     ) -> None:
         super().__init__()
-        for name, size in {"d_in": d_in, "d_out": d_out, "n_directions": n_directions}.items():
-            count(name, size)
+        each(count, d_in=d_in, d_out=d_out, n_directions=n_directions)
         positive("delta", delta)
         for name in aggregations:
             one_of("aggregations", name, AGGREGATIONS)
@@ -81,9 +80,7 @@ class DirectionalConvolution(nn.Module):
             aggregates += self._directional(name, message, x, edges, edge_index) or [
                 _plain(name, message, edges, degree)
             ]
-        m, scale = torch.cat(aggregates, 1), torch.log(degree + 1) / self.delta
-        inverse = torch.where(degree > 0, 1 / scale.clamp(min=1e-12), 0)
-        return self.lin(torch.cat([x, m, scale * m, inverse * m], 1))
+        return self.lin(torch.cat([x, *at_scales(torch.cat(aggregates, 1), degree, self.delta)], 1))
 
     def _directional(
         self, name: str, message: Tensor, x: Tensor, edges: Edges, edge_index: Tensor

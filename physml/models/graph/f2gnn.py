@@ -6,10 +6,18 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import one_of, within
+from physml.base.check import fraction, one_of
 from physml.base.errors import InputError
 from physml.models.graph.graph_fusion import Fuse, Fusion
-from physml.models.graph.graph_parts import ACTIVATIONS, Heads, call, check_input, copies, merge_heads, widths
+from physml.models.graph.graph_parts import (
+    ACTIVATIONS,
+    Heads,
+    call,
+    check_input,
+    checked_widths,
+    copies,
+    merge_heads,
+)
 from physml.ops.dropout import dropout
 
 
@@ -70,14 +78,8 @@ class F2GNN(nn.Module):
             )
         one_of("activation", activation, ACTIVATIONS)
         one_of("heads", heads, ("mean", "official"))
-        within("dropout", dropout, 0.0, 1.0)
-        d_in, d_out = widths(coupling)
-        if d_in is None or d_out is None or d_out % d_in:
-            raise InputError(
-                "a coupling gives back as many channels as it gets, or a multiple for several heads; "
-                f"{type(coupling).__name__} makes {d_out} of {d_in}."
-            )
-        self.d_in = self.d_out = d_in
+        fraction("dropout", dropout)
+        self.d_in = self.d_out = d_in = checked_widths(coupling, heads=True)[0]
         self.select, self.words = select, words
         self.activation, self.dropout, self.heads = activation, dropout, heads
         self.layers = copies(coupling, len(words) - 1)

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import count, one_of, within
+from physml.base.check import count, each, fraction, one_of
 from physml.graph.edges import gather
 from physml.models.graph.graph_parts import check_input
 from physml.models.graph.graph_propagation import simple_edges, symmetric_weights
@@ -48,12 +48,9 @@ class FAGCN(nn.Module):
         bias: Literal["official"] | None = None,
     ) -> None:
         super().__init__()
-        count("d_in", d_in)
-        count("n_layers", n_layers)
-        within("epsilon", epsilon, 0.0, 1.0)
-        within("dropout", dropout, 0.0, 1.0)
-        if bias is not None:
-            one_of("bias", bias, ("official",))
+        each(count, d_in=d_in, n_layers=n_layers)
+        each(fraction, epsilon=epsilon, dropout=dropout)
+        one_of("bias", bias, ("official",), null=True)
         self.d_in = self.d_out = d_in
         self.n_layers, self.epsilon, self.dropout = n_layers, epsilon, dropout
         self.g = nn.ParameterList(nn.Parameter(torch.empty(2, d_in)) for _ in range(n_layers))

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import count, non_negative, one_of, within
+from physml.base.check import count, each, fraction, non_negative, one_of
 from physml.models.graph.graph_parts import check_input
 from physml.models.graph.graph_propagation import gcn_spread
 from physml.ops.dropout import dropout
@@ -55,13 +55,11 @@ class GCNII(nn.Module):
         variant: Literal["star", "star-official"] | None = None,
     ) -> None:
         super().__init__()
-        count("d_in", d_in)
-        count("n_layers", n_layers)
-        within("alpha", alpha, 0.0, 1.0)
+        each(count, d_in=d_in, n_layers=n_layers)
+        fraction("alpha", alpha)
         non_negative("lam", lam)
-        within("dropout", dropout, 0.0, 1.0)
-        if variant is not None:
-            one_of("variant", variant, ("star", "star-official"))
+        fraction("dropout", dropout)
+        one_of("variant", variant, ("star", "star-official"), null=True)
         self.d_in = self.d_out = d_in
         self.alpha, self.lam, self.dropout, self.variant = alpha, lam, dropout, variant
         self.W = nn.ParameterList(nn.Parameter(torch.empty(d_in, d_in)) for _ in range(n_layers))

@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import count, within
+from physml.base.check import count, each, fraction
 from physml.graph.edges import gather, looped
 from physml.models.graph.graph_parts import check_input
 from physml.models.graph.graph_propagation import softmax_over
@@ -41,9 +41,8 @@ class GeniePath(nn.Module):
 
     def __init__(self, d_in: int, n_layers: int, *, dropout: float = 0.0) -> None:
         super().__init__()
-        count("d_in", d_in)
-        count("n_layers", n_layers)
-        within("dropout", dropout, 0.0, 1.0)
+        each(count, d_in=d_in, n_layers=n_layers)
+        fraction("dropout", dropout)
         self.d_in = self.d_out = d_in
         self.dropout = dropout
         self.layers = nn.ModuleList(_Layer(d_in) for _ in range(n_layers))

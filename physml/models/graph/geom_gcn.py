@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import Shaped, count, one_of, within
+from physml.base.check import Shaped, count, each, fraction, one_of
 from physml.graph.cache import cached
 from physml.graph.edges import Edges
 from physml.graph.latent import isomap, neighbours_in_plane, quadrants
@@ -50,8 +50,7 @@ class GeometricConvolution(nn.Module):
 
     def __init__(self, d_in: int, d_out: int, *, merge: Merge = "sum") -> None:
         super().__init__()
-        count("d_in", d_in)
-        count("d_out", d_out)
+        each(count, d_in=d_in, d_out=d_out)
         one_of("merge", merge, ("cat", "mean", "sum"))
         self.d_in, self.d_division, self.merge = d_in, d_out, merge
         self.d_out = DIVISIONS * d_out if merge == "cat" else d_out
@@ -100,9 +99,8 @@ class GeomGCN(nn.Module):
         self, d_in: int, d_hidden: int, n_layers: int = 1, *, merge: Merge = "cat", dropout: float = 0.0
     ) -> None:
         super().__init__()
-        for name, size in {"d_in": d_in, "d_hidden": d_hidden, "n_layers": n_layers}.items():
-            count(name, size)
-        within("dropout", dropout, 0.0, 1.0)
+        each(count, d_in=d_in, d_hidden=d_hidden, n_layers=n_layers)
+        fraction("dropout", dropout)
         self.d_in, self.dropout = d_in, dropout
         self.layers = nn.ModuleList()
         for _ in range(n_layers):

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import count, non_negative, positive, within
+from physml.base.check import count, each, fraction, non_negative, positive
 from physml.graph.edges import gather
 from physml.models.graph.graph_features import Features, linear
 from physml.models.graph.graph_parts import check_input
@@ -42,8 +42,7 @@ class SignedConvolution(nn.Module):
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
-        count("d_in", d_in)
-        count("d_out", d_out)
+        each(count, d_in=d_in, d_out=d_out)
         self.d_in, self.d_out = d_in, d_out
         self.lin = nn.Linear(d_in, d_out)
         self.a, self.s, self.c = (nn.Parameter(torch.empty(n)) for n in (3, 1, 2))
@@ -108,11 +107,10 @@ class GGCN(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        for name, size in {"d_in": d_in, "d_hidden": d_hidden, "n_layers": n_layers}.items():
-            count(name, size)
+        each(count, d_in=d_in, d_hidden=d_hidden, n_layers=n_layers)
         positive("decay", decay)
         non_negative("exponent", exponent)
-        within("dropout", dropout, 0.0, 1.0)
+        fraction("dropout", dropout)
         self.d_in, self.d_out, self.dropout = d_in, d_hidden, dropout
         self.decay, self.exponent = decay, exponent
         self.own = nn.Linear(d_in, d_hidden)

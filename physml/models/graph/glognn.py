@@ -5,10 +5,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import count, non_negative, one_of, positive, within
+from physml.base.check import count, each, fraction, non_negative, one_of, positive
 from physml.base.errors import InputError
 from physml.models.graph.graph_features import Features, linear
-from physml.models.graph.graph_parts import check_input
+from physml.models.graph.graph_parts import check_input, check_nodes, known_nodes
 from physml.models.graph.graph_propagation import gcn_spread, link_spread, looped_mean_spread
 from physml.ops.dropout import dropout
 
@@ -78,20 +78,14 @@ class GloGNN(nn.Module):
         n_classes: int | None = None,
     ) -> None:
         super().__init__()
-        if n_nodes is None:
-            raise InputError("GloGNN has weights for each node of one graph, and the task has many graphs.")
-        sizes = {"d_in": d_in, "n_nodes": n_nodes, "d_hidden": d_hidden, "n_layers": n_layers}
-        for name, size in {**sizes, "n_orders": n_orders}.items():
-            count(name, size)
-        non_negative("alpha", alpha)
-        non_negative("beta", beta)
+        n_nodes = known_nodes("GloGNN", n_nodes)
+        each(count, d_in=d_in, n_nodes=n_nodes, d_hidden=d_hidden, n_layers=n_layers, n_orders=n_orders)
+        each(non_negative, alpha=alpha, beta=beta)
         positive("alpha + beta", alpha + beta)
         if n_classes is not None:
             count("n_classes", n_classes)
-        for name, share in {"gamma": gamma, "delta": delta, "dropout": dropout}.items():
-            within(name, share, 0.0, 1.0)
-        if matrix is not None:
-            one_of("matrix", matrix, ("official",))
+        each(fraction, gamma=gamma, delta=delta, dropout=dropout)
+        one_of("matrix", matrix, ("official",), null=True)
         self.d_in, self.n_nodes, self.d_out, self.matrix = d_in, n_nodes, n_classes or d_hidden, matrix
         self.n_layers, self.alpha, self.beta, self.gamma, self.delta = n_layers, alpha, beta, gamma, delta
         self.n_orders, self.dropout = n_orders, dropout
@@ -127,10 +121,7 @@ class GloGNN(nn.Module):
     def start(self, x: Features, edge_index: Tensor) -> Tensor:
         """X^0."""
         check_input(x, edge_index, None, self.d_in)
-        if len(x) != self.n_nodes:
-            raise InputError(
-                f"GloGNN knows one graph, of {self.n_nodes} nodes; got one of {len(x)}. Make another for it."
-            )
+        check_nodes("GloGNN", x, self.n_nodes)
         links = link_spread if self.matrix is None else looped_mean_spread
         h_A = links(x, edge_index)(self.of_links.weight.T) + self.of_links.bias
         h_X = linear(x, self.of_features.weight, self.of_features.bias)

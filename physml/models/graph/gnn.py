@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import count, one_of, positive, within
+from physml.base.check import count, each, fraction, one_of, positive
 from physml.base.errors import InputError
 from physml.models.graph.graph_features import Features
 from physml.models.graph.graph_layers import (
@@ -87,13 +87,11 @@ class GNN(nn.Module):
         drop_edge: float = 0.0,
     ) -> None:
         super().__init__()
-        for name, size in {"d_in": d_in, "d_hidden": d_hidden, "n_layers": n_layers}.items():
-            count(name, size)
+        each(count, d_in=d_in, d_hidden=d_hidden, n_layers=n_layers)
         one_of("kind", kind, ("mlp", "gcn", "gat", "sage"))
         one_of("activation", activation, ACTIVATIONS)
         one_of("heads", heads, ("mean", "official"))
-        within("dropout", dropout, 0.0, 1.0)
-        within("drop_edge", drop_edge, 0.0, 1.0)
+        each(fraction, dropout=dropout, drop_edge=drop_edge)
         if n_heads != 1 and kind != "gat":
             raise InputError(f"n_heads={n_heads} is for kind='gat'; got kind={kind!r}. Set it to 1.")
         self.d_in, self.d_hidden, self.d_out = d_in, d_hidden, d_hidden

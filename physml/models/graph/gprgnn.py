@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import count, within
+from physml.base.check import count, each, fraction
 from physml.models.graph.graph_parts import check_input
 from physml.models.graph.graph_propagation import gcn_spread
 from physml.ops.dropout import dropout
@@ -36,10 +36,8 @@ class GPRGNN(nn.Module):
 
     def __init__(self, d_in: int, *, K: int = 10, alpha: float = 0.1, dropout: float = 0.0) -> None:
         super().__init__()
-        count("d_in", d_in)
-        count("K", K)
-        within("alpha", alpha, 0.0, 1.0)
-        within("dropout", dropout, 0.0, 1.0)
+        each(count, d_in=d_in, K=K)
+        each(fraction, alpha=alpha, dropout=dropout)
         self.d_in = self.d_out = d_in
         self.K, self.alpha, self.dropout = K, alpha, dropout
         self.gamma = nn.Parameter(torch.empty(K + 1))

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import count, positive
+from physml.base.check import count, each, positive
 from physml.graph.edges import Edges, gather, sorted_edges
 from physml.models.graph.graph_parts import check_input
 from physml.models.graph.graph_propagation import link_spread
@@ -29,8 +29,7 @@ class SumConvolution(nn.Module):
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
-        count("d_in", d_in)
-        count("d_out", d_out)
+        each(count, d_in=d_in, d_out=d_out)
         self.d_in, self.d_out = d_in, d_out
         self.lin = nn.Linear(d_in, d_out, bias=False)
 
@@ -62,8 +61,7 @@ class IsomorphismConvolution(nn.Module):
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
-        count("d_in", d_in)
-        count("d_out", d_out)
+        each(count, d_in=d_in, d_out=d_out)
         self.d_in, self.d_out = d_in, d_out
         self.lin_1, self.lin_2 = nn.Linear(d_in, d_out), nn.Linear(d_out, d_out)
         self.epsilon = nn.Parameter(torch.zeros(()))
@@ -103,8 +101,7 @@ class GatedConvolution(nn.Module):
 
     def __init__(self, d_in: int, d_out: int, *, normalized: bool = True) -> None:
         super().__init__()
-        count("d_in", d_in)
-        count("d_out", d_out)
+        each(count, d_in=d_in, d_out=d_out)
         self.d_in, self.d_out, self.normalized = d_in, d_out, normalized
         self.U, self.V = nn.Linear(d_in, d_out), nn.Linear(d_in, d_out, bias=False)
         self.A, self.B = nn.Linear(d_in, d_out), nn.Linear(d_in, d_out, bias=False)
@@ -150,8 +147,7 @@ class PrincipalConvolution(nn.Module):
 
     def __init__(self, d_in: int, d_out: int, *, delta: float) -> None:
         super().__init__()
-        count("d_in", d_in)
-        count("d_out", d_out)
+        each(count, d_in=d_in, d_out=d_out)
         positive("delta", delta)
         self.d_in, self.d_out, self.delta = d_in, d_out, delta
         self.lin = nn.Linear(13 * d_in, d_out)
@@ -166,12 +162,17 @@ class PrincipalConvolution(nn.Module):
         std = torch.sqrt(torch.relu(square - mean.square()) + 1e-5) * (degree > 0)
         top, low = extreme("max", sent, edges, degree), extreme("min", sent, edges, degree)
         aggregates = torch.cat([mean, top, low, std], 1)
-        scale = torch.log(degree + 1) / self.delta
-        inverse = torch.where(degree > 0, 1 / scale.clamp(min=1e-12), 0)
-        return self.lin(torch.cat([x, aggregates, scale * aggregates, inverse * aggregates], 1))
+        return self.lin(torch.cat([x, *at_scales(aggregates, degree, self.delta)], 1))
 
     def symbols(self) -> dict[str, Tensor]:
         return {"W": self.lin.weight, "b": self.lin.bias}
+
+
+def at_scales(m: Tensor, degree: Tensor, delta: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Aggregates (N, H) times 1, lambda and 1 / lambda, of which the last is 0 at degree 0; degree (N, 1)."""
+    scale = torch.log(degree + 1) / delta
+    inverse = torch.where(degree > 0, 1 / scale.clamp(min=1e-12), 0)
+    return m, scale * m, inverse * m
 
 
 def extreme(how: Literal["max", "min"], message: Tensor, edges: Edges, degree: Tensor) -> Tensor:
@@ -208,8 +209,7 @@ class MixtureConvolution(nn.Module):
 
     def __init__(self, d_in: int, d_out: int, *, n_kernels: int = 3, d_place: int = 2) -> None:
         super().__init__()
-        for name, size in {"d_in": d_in, "d_out": d_out, "n_kernels": n_kernels, "d_place": d_place}.items():
-            count(name, size)
+        each(count, d_in=d_in, d_out=d_out, n_kernels=n_kernels, d_place=d_place)
         self.d_in, self.d_out, self.n_kernels = d_in, d_out, n_kernels
         self.lin = nn.Linear(d_in, n_kernels * d_out, bias=False)
         self.place = nn.Linear(2, d_place)

@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import count, one_of
+from physml.base.check import count, each, one_of
 from physml.models.sequence.gated import TorchLayer
 
 Fuse = Literal["cat", "max", "sum", "mean", "lstm", "att"]
@@ -32,8 +32,7 @@ class Fusion(nn.Module):
     def __init__(self, fuse: Fuse, d: int, n: int) -> None:
         super().__init__()
         one_of("fuse", fuse, FUSIONS)
-        count("d", d)
-        count("n", n)
+        each(count, d=d, n=n)
         self.fuse, self.d_out = fuse, n * d if fuse == "cat" else d
         self.lstm: TorchLayer | None = None
         self.score: nn.Linear | None = None

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import count, one_of, within
+from physml.base.check import count, each, fraction, one_of
 from physml.base.errors import InputError
 from physml.graph.edges import Edges, gather, looped
 from physml.models.graph.graph_features import Features, linear
@@ -37,8 +37,7 @@ class GraphConvolution(nn.Module):
 
     def __init__(self, d_in: int, d_out: int, *, bias: bool = True) -> None:
         super().__init__()
-        count("d_in", d_in)
-        count("d_out", d_out)
+        each(count, d_in=d_in, d_out=d_out)
         self.d_in, self.d_out = d_in, d_out
         self.lin = nn.Linear(d_in, d_out, bias=False)
         self.bias = nn.Parameter(torch.empty(d_out)) if bias else None
@@ -84,8 +83,7 @@ class MeanConvolution(nn.Module):
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
-        count("d_in", d_in)
-        count("d_out", d_out)
+        each(count, d_in=d_in, d_out=d_out)
         self.d_in, self.d_out = d_in, d_out
         self.lin_l = nn.Linear(d_in, d_out)
         self.lin_r = nn.Linear(d_in, d_out, bias=False)
@@ -125,9 +123,8 @@ class GraphAttention(nn.Module):
 
     def __init__(self, d_in: int, d_head: int, *, n_heads: int = 1, dropout: float = 0.0) -> None:
         super().__init__()
-        for name, size in {"d_in": d_in, "d_head": d_head, "n_heads": n_heads}.items():
-            count(name, size)
-        within("dropout", dropout, 0.0, 1.0)
+        each(count, d_in=d_in, d_head=d_head, n_heads=n_heads)
+        fraction("dropout", dropout)
         self.d_in, self.d_head, self.n_heads, self.d_out = d_in, d_head, n_heads, d_head * n_heads
         self.dropout = dropout
         self.lin = nn.Linear(d_in, self.d_out, bias=False)
@@ -199,8 +196,7 @@ class TransformerAttention(nn.Module):
         square_plus: bool = False,
     ) -> None:
         super().__init__()
-        for name, size in {"d_in": d_in, "d_attention": d_attention, "n_heads": n_heads}.items():
-            count(name, size)
+        each(count, d_in=d_in, d_attention=d_attention, n_heads=n_heads)
         one_of("score", score, ("scaled_dot", "cosine", "exp_kernel"))
         one_of("normalize", normalize, ("receiver", "sender"))
         if d_attention % n_heads:
@@ -259,8 +255,7 @@ class NodeLinear(nn.Module):
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
-        count("d_in", d_in)
-        count("d_out", d_out)
+        each(count, d_in=d_in, d_out=d_out)
         self.d_in, self.d_out = d_in, d_out
         self.lin = nn.Linear(d_in, d_out)
 

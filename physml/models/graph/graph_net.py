@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import count, has_shape, one_of, within
+from physml.base.check import count, each, fraction, has_shape, one_of
 from physml.base.errors import InputError
 from physml.graph.checks import check_graph
 from physml.models.graph.graph_features import Features, dropped, linear
@@ -44,8 +44,7 @@ class GraphModel(nn.Module):
         pool: Pool | None = None,
     ) -> None:
         super().__init__()
-        if pool is not None:
-            one_of("pool", pool, ("sum", "mean", "max"))
+        one_of("pool", pool, ("sum", "mean", "max"), null=True)
         self.encoder, self.stack, self.decoder, self.pool = encoder, stack, decoder, pool
         self._mixing = [type(m).__name__ for m in self.modules() if getattr(m, "one_graph", False)]
 
@@ -121,13 +120,11 @@ class GraphNet(GraphModel):
         pool: Pool | None = None,
         init: Literal["default", "official-heterophilic", "official-fagcn"] = "default",
     ) -> None:
-        count("d_in", d_in)
-        count("d_out", d_out)
+        each(count, d_in=d_in, d_out=d_out)
         one_of("readout", readout, ("node", "graph"))
         one_of("decoder", decoder, ("linear", "perceptron", "layer"))
         one_of("init", init, ("default", "official-heterophilic", "official-fagcn"))
-        within("input_dropout", input_dropout, 0.0, 1.0)
-        within("dropout", dropout, 0.0, 1.0)
+        each(fraction, input_dropout=input_dropout, dropout=dropout)
         for name, activation in {
             "encoder_activation": encoder_activation,
             "decoder_activation": decoder_activation,

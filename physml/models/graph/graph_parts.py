@@ -53,6 +53,33 @@ def widths(coupling: nn.Module) -> tuple[int | None, int | None]:
     return d_in, d_out
 
 
+def checked_widths(coupling: nn.Module, *, heads: bool = False) -> tuple[int, int]:
+    """`widths` of a coupling from H to H channels, with `heads` to a multiple. InputError for any other."""
+    d_in, d_out = widths(coupling)
+    if d_in is None or d_out is None or (d_out % d_in if heads else d_out != d_in):
+        several = ", or a multiple for several heads" if heads else ""
+        raise InputError(
+            f"a coupling gives back as many channels as it gets{several}; {type(coupling).__name__} makes "
+            f"{d_out} of {d_in}."
+        )
+    return d_in, d_out
+
+
+def known_nodes(model: str, n_nodes: int | None) -> int:
+    """The nodes of the one graph that a model has weights for. InputError where the task has many graphs."""
+    if n_nodes is None:
+        raise InputError(f"{model} has weights for each node of one graph, and the task has many graphs.")
+    return n_nodes
+
+
+def check_nodes(model: str, x: Features, n_nodes: int) -> None:
+    """InputError for a graph of another size."""
+    if len(x) != n_nodes:
+        raise InputError(
+            f"{model} knows one graph, of {n_nodes} nodes; got one of {len(x)}. Make another for it."
+        )
+
+
 def merge_heads(x: Tensor, d: int, heads: Heads) -> Tensor:
     """(N, heads x d), one head after the other, to (N, d).
 
@@ -107,11 +134,8 @@ class Force(nn.Module):
         one_of("heads", heads, ("mean", "official"))
         _check_called_on_edges(coupling)
         d_in, d_out = widths(coupling)
-        if d_in is not None and d_out is not None and d_out % d_in:
-            raise InputError(
-                f"a coupling gives back as many channels as it gets, or a multiple for several heads; "
-                f"{type(coupling).__name__} makes {d_out} of {d_in}."
-            )
+        if d_in is not None and d_out is not None:
+            checked_widths(coupling, heads=True)
         self.coupling, self.activation, self.residual, self.heads = coupling, activation, residual, heads
         self.R: nn.Linear | None = None
         if residual != "none":

@@ -137,19 +137,19 @@ def link_spread(x: Shaped, edge_index: Tensor) -> Spread:
     return cached("links", edge_index, (n, dtype), make)
 
 
+def mean_over(edges: Edges, dtype: torch.dtype) -> Spread:
+    """The mean over the senders of the edges that a node receives; 0 at a node that receives none."""
+    count = torch.bincount(edges.receiver, minlength=edges.n).to(dtype)
+    return Spread(edges, (1 / count)[edges.receiver])
+
+
 def mean_spread(x: Shaped, edge_index: Tensor) -> Spread:
     """The mean over the senders of the edges that a node receives; 0 at a node that receives none.
 
     Made once per graph; pass a clone of `edge_index` after a change through NumPy or `.data`.
     """
     n, dtype = len(x), x.dtype
-
-    def make() -> Spread:
-        edges = sorted_edges(edge_index, n)
-        count = torch.bincount(edges.receiver, minlength=n).to(dtype)
-        return Spread(edges, (1 / count)[edges.receiver])
-
-    return cached("mean", edge_index, (n, dtype), make)
+    return cached("mean", edge_index, (n, dtype), lambda: mean_over(sorted_edges(edge_index, n), dtype))
 
 
 def looped_mean_spread(x: Shaped, edge_index: Tensor) -> Spread:

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import count, one_of, within
+from physml.base.check import count, each, fraction, one_of
 from physml.base.errors import InputError
 from physml.graph.edges import Edges, gather, sorted_edges
 from physml.models.graph.graph_parts import check_input
@@ -47,10 +47,9 @@ class GraphTransformer(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        for name, size in {"d_in": d_in, "n_layers": n_layers, "n_heads": n_heads}.items():
-            count(name, size)
+        each(count, d_in=d_in, n_layers=n_layers, n_heads=n_heads)
         one_of("norm", norm, ("layer", "batch"))
-        within("dropout", dropout, 0.0, 1.0)
+        fraction("dropout", dropout)
         if d_in % n_heads:
             raise InputError(f"n_heads must divide the width, {d_in}; got {n_heads}.")
         self.d_in = self.d_out = d_in

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import count, has_shape, non_negative, positive, within
+from physml.base.check import count, each, fraction, has_shape, non_negative, positive
 from physml.base.errors import InputError
 from physml.models.graph.graph_layers import TransformerAttention
 from physml.models.graph.graph_parts import Force, Heads, check_input, copies, last, numbered, times, widths
@@ -73,9 +73,8 @@ class GraphCON(nn.Module):
         super().__init__()
         count("n_layers", n_layers)
         positive("dt", dt)
-        non_negative("gamma", gamma)
-        non_negative("alpha", alpha)
-        within("dropout", dropout, 0.0, 1.0)
+        each(non_negative, gamma=gamma, alpha=alpha)
+        fraction("dropout", dropout)
         self.n_layers, self.dt, self.gamma, self.alpha = n_layers, dt, gamma, alpha
         self.shared_weights, self.dropout = shared_weights, dropout
         self.d_in = self.d_out = widths(coupling)[0]
@@ -121,7 +120,38 @@ class GraphCON(nn.Module):
         )
 
 
-class CitationGraphCON(nn.Module):
+class _Sourced(nn.Module):
+    """The trained scalars and the steps of the two citation models, which differ in their coupling."""
+
+    def __init__(self, d: int | None, T: float) -> None:
+        super().__init__()
+        positive("T", T)
+        self.T = float(T)
+        self.d_in = self.d_out = d
+        self.a, self.b, self.c = (nn.Parameter(torch.zeros(())) for _ in range(3))
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return last(self.steps(x, edge_index))[1]
+
+    def coupled(self, x: Tensor, edge_index: Tensor) -> Callable[[Tensor], Tensor]:
+        """A or F, for a call that begins with x."""
+        raise NotImplementedError
+
+    def steps(
+        self, x: Tensor, edge_index: Tensor, T: float | None = None
+    ) -> Iterator[tuple[float, Tensor, Tensor]]:
+        """(t, X, Y) after each step, up to T, the model's own if none is given; no gradient to the source."""
+        check_input(x, edge_index, None, self.d_in)
+        couple = self.coupled(x, edge_index)
+        s_a, s_b, s_c = (torch.sigmoid(s) for s in (self.a, self.b, self.c))
+        y, source = x, x.detach()
+        for t, h in times(self.T if T is None else T):
+            y = y + h * ((1 - s_b) * (couple(x) - y - x) + s_b * source)
+            x = x + h * ((1 - s_c) * s_a * y + s_c * source)
+            yield t, x, y
+
+
+class CitationGraphCON(_Sourced):
     r"""GraphCON as the official code runs it on Cora, Citeseer and Pubmed.
 
     .. math::
@@ -146,23 +176,12 @@ class CitationGraphCON(nn.Module):
     version: ClassVar[int] = 1
 
     def __init__(self, attention: TransformerAttention, *, T: float) -> None:
-        super().__init__()
-        positive("T", T)
-        self.attention, self.T = attention, float(T)
-        self.d_in = self.d_out = attention.d_in
-        self.a, self.b, self.c = (nn.Parameter(torch.zeros(())) for _ in range(3))
+        super().__init__(attention.d_in, T)
+        self.attention = attention
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return last(self.steps(x, edge_index))[1]
-
-    def steps(
-        self, x: Tensor, edge_index: Tensor, T: float | None = None
-    ) -> Iterator[tuple[float, Tensor, Tensor]]:
-        """(t, X, Y) after each step, up to T, the model's own if none is given."""
-        check_input(x, edge_index, None, self.d_in)
+    def coupled(self, x: Tensor, edge_index: Tensor) -> Callable[[Tensor], Tensor]:
         edges, weight = self.attention.attention(x, edge_index)
-        scalars = (self.a, self.b, self.c)
-        yield from sourced(lambda x: weighted_sum(x, weight, edges), x, scalars, self.T if T is None else T)
+        return lambda x: weighted_sum(x, weight, edges)
 
     def symbols(self) -> dict[str, Tensor]:
         return {"a": self.a, "b": self.b, "c": self.c, **self.attention.symbols()}
@@ -198,7 +217,7 @@ class LateCitationGraphCON(CitationGraphCON):
         return torch.stack([steps[-1][1], *(y for _, _, y in steps)])
 
 
-class CoupledCitationGraphCON(nn.Module):
+class CoupledCitationGraphCON(_Sourced):
     r"""`CitationGraphCON` with a message-passing layer F in place of attention that is made once.
 
     .. math::
@@ -220,41 +239,18 @@ class CoupledCitationGraphCON(nn.Module):
     version: ClassVar[int] = 1
 
     def __init__(self, coupling: nn.Module, *, T: float) -> None:
-        super().__init__()
-        positive("T", T)
         d_in, d_out = widths(coupling)
         if d_in != d_out:
             raise InputError(
                 f"the coupling must give back as many channels as it gets; got {d_in} to {d_out}."
             )
-        self.coupling, self.T = coupling, float(T)
-        self.d_in = self.d_out = d_in
-        self.a, self.b, self.c = (nn.Parameter(torch.zeros(())) for _ in range(3))
+        super().__init__(d_in, T)
+        self.coupling = coupling
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return last(self.steps(x, edge_index))[1]
-
-    def steps(
-        self, x: Tensor, edge_index: Tensor, T: float | None = None
-    ) -> Iterator[tuple[float, Tensor, Tensor]]:
-        """(t, X, Y) after each step, up to T, the model's own if none is given."""
-        check_input(x, edge_index, None, self.d_in)
-        scalars = (self.a, self.b, self.c)
-        yield from sourced(lambda x: self.coupling(x, edge_index), x, scalars, self.T if T is None else T)
+    def coupled(self, x: Tensor, edge_index: Tensor) -> Callable[[Tensor], Tensor]:
+        return lambda x: self.coupling(x, edge_index)
 
     def symbols(self) -> dict[str, Tensor]:
         """The three scalars, and the weights of F as `F.W`."""
         inner = self.coupling.symbols() if hasattr(self.coupling, "symbols") else {}  # type: ignore[operator]
         return {"a": self.a, "b": self.b, "c": self.c, **{f"F.{name}": w for name, w in inner.items()}}
-
-
-def sourced(
-    couple: Callable[[Tensor], Tensor], x: Tensor, scalars: tuple[Tensor, Tensor, Tensor], T: float
-) -> Iterator[tuple[float, Tensor, Tensor]]:
-    """(t, X, Y) after each step of the equations of the two citation models; no gradient to the source."""
-    s_a, s_b, s_c = (torch.sigmoid(s) for s in scalars)
-    y, source = x, x.detach()
-    for t, h in times(T):
-        y = y + h * ((1 - s_b) * (couple(x) - y - x) + s_b * source)
-        x = x + h * ((1 - s_c) * s_a * y + s_c * source)
-        yield t, x, y

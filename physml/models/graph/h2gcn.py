@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import count
+from physml.base.check import count, each
 from physml.graph.cache import cached
 from physml.graph.edges import Edges
 from physml.models.graph.graph_parts import check_input
@@ -36,8 +36,7 @@ class H2GCN(nn.Module):
 
     def __init__(self, d_in: int, n_rounds: int) -> None:
         super().__init__()
-        count("d_in", d_in)
-        count("n_rounds", n_rounds)
+        each(count, d_in=d_in, n_rounds=n_rounds)
         self.d_in, self.n_rounds = d_in, n_rounds
         self.d_out = (2 ** (n_rounds + 1) - 1) * d_in
 

@@ -4,9 +4,9 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from physml.base.check import count
+from physml.base.check import count, each
 from physml.base.errors import InputError
-from physml.models.graph.graph_parts import check_input
+from physml.models.graph.graph_parts import check_input, check_nodes, known_nodes
 from physml.models.graph.graph_propagation import link_spread
 
 
@@ -25,17 +25,13 @@ class LinkRegression(nn.Module):
 
     def __init__(self, n_nodes: int, d_out: int) -> None:
         super().__init__()
-        count("n_nodes", n_nodes)
-        count("d_out", d_out)
+        each(count, n_nodes=n_nodes, d_out=d_out)
         self.n_nodes, self.d_out = n_nodes, d_out
         self.lin = nn.Linear(n_nodes, d_out)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         check_input(x, edge_index, None, None)
-        if len(x) != self.n_nodes:
-            raise InputError(
-                f"LINK knows one graph, of {self.n_nodes} nodes; got one of {len(x)}. Make another for it."
-            )
+        check_nodes("LINK", x, self.n_nodes)
         return link_spread(x, edge_index)(self.lin.weight.T) + self.lin.bias
 
 
@@ -64,8 +60,7 @@ class LINK(nn.Module):
 
     def __init__(self, d_in: int, n_nodes: int | None, *, d_hidden: int | None = None) -> None:
         super().__init__()
-        if n_nodes is None:
-            raise InputError("LINK has weights for each node of one graph, and the task has many graphs.")
+        n_nodes = known_nodes("LINK", n_nodes)
         count("d_in", d_in)
         self.d_in, self.n_nodes, self.d_out = d_in, n_nodes, d_hidden
         self.of_links = None if d_hidden is None else LinkRegression(n_nodes, d_hidden)

@@ -5,10 +5,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import count, within
-from physml.base.errors import InputError
+from physml.base.check import count, each, fraction
 from physml.models.graph.graph_features import Features, linear
-from physml.models.graph.graph_parts import check_input
+from physml.models.graph.graph_parts import check_input, check_nodes, known_nodes
 from physml.models.graph.graph_propagation import link_spread
 from physml.ops.dropout import dropout
 
@@ -45,12 +44,9 @@ class LINKX(nn.Module):
         self, d_in: int, n_nodes: int | None, *, d_hidden: int, n_layers: int = 1, dropout: float = 0.0
     ) -> None:
         super().__init__()
-        if n_nodes is None:
-            raise InputError("LINKX has weights for each node of one graph, and the task has many graphs.")
-        sizes = {"d_in": d_in, "n_nodes": n_nodes, "d_hidden": d_hidden, "n_layers": n_layers}
-        for name, size in sizes.items():
-            count(name, size)
-        within("dropout", dropout, 0.0, 1.0)
+        n_nodes = known_nodes("LINKX", n_nodes)
+        each(count, d_in=d_in, n_nodes=n_nodes, d_hidden=d_hidden, n_layers=n_layers)
+        fraction("dropout", dropout)
         self.d_in, self.n_nodes, self.d_out, self.dropout = d_in, n_nodes, d_hidden, dropout
         self.of_links, self.of_features = nn.Linear(n_nodes, d_hidden), nn.Linear(d_in, d_hidden)
         self.joined = nn.Linear(2 * d_hidden, d_hidden)
@@ -58,10 +54,7 @@ class LINKX(nn.Module):
 
     def forward(self, x: Features, edge_index: Tensor) -> Tensor:
         check_input(x, edge_index, None, self.d_in)
-        if len(x) != self.n_nodes:
-            raise InputError(
-                f"LINKX knows one graph, of {self.n_nodes} nodes; got one of {len(x)}. Make another for it."
-            )
+        check_nodes("LINKX", x, self.n_nodes)
         h_A = link_spread(x, edge_index)(self.of_links.weight.T) + self.of_links.bias
         h_X = linear(x, self.of_features.weight, self.of_features.bias)
         h = torch.relu(self.joined(torch.cat([h_A, h_X], 1)) + h_A + h_X)

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import count, one_of, within
+from physml.base.check import count, each, fraction, one_of
 from physml.base.errors import InputError
 from physml.models.graph.graph_features import Features, linear
 from physml.models.graph.graph_parts import ACTIVATIONS, check_input
@@ -51,10 +51,9 @@ class MixHop(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        for name, size in {"d_in": d_in, "d_hidden": d_hidden, "n_layers": n_layers}.items():
-            count(name, size)
+        each(count, d_in=d_in, d_hidden=d_hidden, n_layers=n_layers)
         one_of("activation", activation, ACTIVATIONS)
-        within("dropout", dropout, 0.0, 1.0)
+        fraction("dropout", dropout)
         if not powers or len({*powers}) < len(powers) or min(powers) < 0:
             raise InputError(f"powers must be different whole numbers from 0 on; got {list(powers)}.")
         self.d_in, self.d_hidden, self.d_out = d_in, d_hidden, d_hidden * len(powers)

@@ -5,17 +5,16 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from physml.base.check import count, one_of, positive, within
-from physml.base.errors import InputError
+from physml.base.check import count, fraction, one_of, positive
 from physml.models.graph.graph_parts import (
     ACTIVATIONS,
     Heads,
     call,
     check_input,
+    checked_widths,
     copies,
     last,
     merge_heads,
-    widths,
 )
 from physml.ops.dropout import dropout
 
@@ -62,15 +61,10 @@ class MPNN(nn.Module):
         count("n_layers", n_layers)
         one_of("activation", activation, ACTIVATIONS)
         one_of("heads", heads, ("mean", "official"))
-        within("dropout", dropout, 0.0, 1.0)
+        fraction("dropout", dropout)
         if step is not None:
             positive("step", step)
-        d_in, d_out = widths(coupling)
-        if d_in is None or d_out is None or d_out % d_in:
-            raise InputError(
-                "a coupling gives back as many channels as it gets, or a multiple for several heads; "
-                f"{type(coupling).__name__} makes {d_out} of {d_in}."
-            )
+        d_in, d_out = checked_widths(coupling, heads=True)
         self.d_in = self.d_out = d_in
         self.n_layers, self.activation, self.step, self.dropout = n_layers, activation, step, dropout
         self.shared_weights, self.heads = shared_weights, heads

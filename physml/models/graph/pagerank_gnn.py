@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
-from physml.base.check import count, within
+from physml.base.check import count, fraction
 from physml.base.errors import InputError
 from physml.graph.pagerank import pagerank_edges
 from physml.models.graph.gnn import GNN
@@ -61,7 +61,7 @@ class PageRankGNN(GNN):
             pair_norm=pair_norm,
             drop_edge=drop_edge,
         )
-        within("alpha", alpha, 0.0, 1.0)
+        fraction("alpha", alpha)
         if alpha in (0.0, 1.0):
             raise InputError(
                 f"alpha must be above 0 and below 1, or no walk starts anew or leaves; got {alpha}."

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import count, one_of, positive, within
+from physml.base.check import count, each, fraction, one_of, positive
 from physml.graph.edges import gather
 from physml.models.graph.graph_parts import ACTIVATIONS, check_input
 from physml.models.graph.graph_propagation import simple_edges
@@ -57,12 +57,11 @@ class PDEGCN(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        count("d_in", d_in)
-        count("n_layers", n_layers)
+        each(count, d_in=d_in, n_layers=n_layers)
         one_of("kind", kind, ("diffusion", "wave", "mixed"))
         positive("h", h)
         one_of("activation", activation, ACTIVATIONS)
-        within("dropout", dropout, 0.0, 1.0)
+        fraction("dropout", dropout)
         self.d_in = self.d_out = d_in
         self.kind, self.h, self.activation, self.dropout = kind, h, activation, dropout
         self.K = nn.ParameterList(nn.Parameter(torch.eye(d_in)) for _ in range(n_layers))

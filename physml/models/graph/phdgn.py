@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import count, non_negative, one_of, positive
+from physml.base.check import count, each, non_negative, one_of, positive
 from physml.models.graph.graph_parts import check_input, last
 from physml.models.graph.graph_propagation import Spread, gcn_spread, link_spread
 
@@ -86,19 +86,15 @@ class PHDGN(nn.Module):
         init: Literal["official"] | None = None,
     ) -> None:
         super().__init__()
-        count("d_in", d_in)
-        count("n_layers", n_layers)
+        each(count, d_in=d_in, n_layers=n_layers)
         positive("epsilon", epsilon)
         non_negative("alpha", alpha)
         one_of("aggregate_p", aggregate_p, ("sum", "gcn"))
         one_of("aggregate_q", aggregate_q, ("sum", "gcn"))
         one_of("state", state, ("p", "q", "pq"))
-        if damping is not None:
-            one_of("damping", damping, ("channels", "graph"))
-        if force is not None:
-            one_of("force", force, ("graph",))
-        if init is not None:
-            one_of("init", init, ("official",))
+        one_of("damping", damping, ("channels", "graph"), null=True)
+        one_of("force", force, ("graph",), null=True)
+        one_of("init", init, ("official",), null=True)
         self.d_in, self.d_out = d_in, 2 * d_in if state == "pq" else d_in
         self.n_layers, self.epsilon, self.alpha, self.beta = n_layers, epsilon, alpha, beta
         self.damping, self.force, self.state, self.init = damping, force, state, init

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import count, has_shape, positive
+from physml.base.check import count, each, has_shape, positive
 from physml.base.errors import InputError
 from physml.graph.edges import gather, sorted_edges
 from physml.models.graph.graph_parts import check_input
@@ -39,8 +39,7 @@ class SplineConvolution(nn.Module):
 
     def __init__(self, d_in: int, d_out: int, *, n_knots: int = 5, d_place: int = 2) -> None:
         super().__init__()
-        for name, size in {"d_in": d_in, "d_out": d_out, "n_knots": n_knots, "d_place": d_place}.items():
-            count(name, size)
+        each(count, d_in=d_in, d_out=d_out, n_knots=n_knots, d_place=d_place)
         if n_knots < 2:
             raise InputError(f"n_knots must be at least 2, the ends of each side; got {n_knots}.")
         self.d_in, self.d_out, self.n_knots, self.d_place = d_in, d_out, n_knots, d_place
@@ -123,8 +122,7 @@ class SplineCNN(nn.Module):
         n_knots: int = 5,
     ) -> None:
         super().__init__()
-        for name, size in {"d_in": d_in, "d_hidden": d_hidden, "n_layers": n_layers}.items():
-            count(name, size)
+        each(count, d_in=d_in, d_hidden=d_hidden, n_layers=n_layers)
         positive("reach", reach)
         if not places or len(set(places)) != len(places) or not all(0 <= p < d_in for p in places):
             raise InputError(

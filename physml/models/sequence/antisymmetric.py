@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import non_negative, positive
+from physml.base.check import count, each, non_negative, positive
 from physml.ops.cell import recurrence
 from physml.ops.sequence import initial_state, no_autocast, sequence
 
@@ -55,10 +55,9 @@ class AntisymmetricRNN(nn.Module):
         sigma_w: float = 1.0,
     ) -> None:
         super().__init__()
-        for name, value in {"d_in": d_in, "d_hidden": d_hidden, "epsilon": epsilon}.items():
-            positive(name, value)
-        non_negative("gamma", gamma)
-        non_negative("sigma_w", sigma_w)
+        each(count, d_in=d_in, d_hidden=d_hidden)
+        positive("epsilon", epsilon)
+        each(non_negative, gamma=gamma, sigma_w=sigma_w)
         self.d_in, self.d_out = d_in, d_hidden
         self.epsilon, self.gamma, self.gated, self.sigma_w = float(epsilon), gamma, gated, sigma_w
         self.n_redundant = d_hidden * (d_hidden + 1) // 2  # entries of W that W - W^T does not see anew

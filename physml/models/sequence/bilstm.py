@@ -5,9 +5,9 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import one_of, positive
+from physml.base.check import count, each, one_of
 from physml.base.errors import InputError
-from physml.models.sequence.gated import TorchLayer, compiled, in_training, lstm_step
+from physml.models.sequence.gated import TorchLayer, by_gate, compiled, in_training, lstm_step
 from physml.ops.cell import recurrence
 from physml.ops.sequence import initial_state, no_autocast, reversed_within, sequence, zero_behind
 
@@ -57,10 +57,9 @@ class BiLSTM(nn.Module):
         self, d_in: int, d_hidden: int, *, kernel: int | None = 7, order: Literal["read", "time"] = "read"
     ) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
+        each(count, d_in=d_in, d_hidden=d_hidden)
         one_of("order", order, ("read", "time"))
-        if kernel is not None and (kernel < 1 or kernel % 2 == 0):
+        if kernel is not None and (kernel < 1 or kernel % 2 != 1):
             raise InputError(f"kernel must be odd, so that every step has a middle, or null; got {kernel}.")
         self.d_in, self.d_hidden, self.d_out = d_in, d_hidden, 2 * d_hidden
         self.kernel, self.order = kernel, order
@@ -71,13 +70,7 @@ class BiLSTM(nn.Module):
 
     def symbols(self) -> list[dict[str, Tensor]]:
         """Forward, backward: `W` acts on h, `V` on the input, `b` is the sum of both biases; gates ifgo."""
-        symbols: list[dict[str, Tensor]] = []
-        for V, W, b, b2 in self.cell.all_weights:
-            packed = {"W": W, "V": V, "b": b + b2}
-            symbols.append(
-                {k + gate: x for k, p in packed.items() for gate, x in zip("ifgo", p.chunk(4), strict=True)}
-            )
-        return symbols
+        return [by_gate("ifgo", W=W, V=V, b=b + b2) for V, W, b, b2 in self.cell.all_weights]
 
     def forward(self, u: Tensor, state: None = None, lengths: Tensor | None = None) -> tuple[Tensor, Ends]:
         if state is not None:

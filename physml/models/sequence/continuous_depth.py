@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import count, one_of, positive
+from physml.base.check import count, each, one_of, positive
 from physml.models.sequence.ode import SCHEMES, stepped
 from physml.ops.sequence import no_autocast, sequence
 
@@ -44,8 +44,8 @@ class ContinuousDepth(nn.Module):
 
     def __init__(self, d_in: int, d_hidden: int, *, scheme: Scheme, dt: float, n_steps: int = 1) -> None:
         super().__init__()
-        for name, value in {"d_in": d_in, "d_hidden": d_hidden, "dt": dt}.items():
-            positive(name, value)
+        each(count, d_in=d_in, d_hidden=d_hidden)
+        positive("dt", dt)
         one_of("scheme", scheme, SCHEMES)
         count("n_steps", n_steps)
         self.d_in = self.d_out = d_in

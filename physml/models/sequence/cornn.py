@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import non_negative, one_of, positive
+from physml.base.check import count, each, non_negative, one_of, positive
 from physml.base.errors import InputError
 from physml.ops import cornn as ops
 from physml.ops.backend import Backend
@@ -67,10 +67,9 @@ class CoRNN(nn.Module):
         backend: Backend = "auto",
     ) -> None:
         super().__init__()
-        for name, value in {"d_in": d_in, "d_hidden": d_hidden, "dt": dt}.items():
-            positive(name, value)
-        for name, value in {"gamma": gamma, "epsilon": epsilon}.items():
-            (positive if trainable else non_negative)(name, value)
+        each(count, d_in=d_in, d_hidden=d_hidden)
+        positive("dt", dt)
+        each(positive if trainable else non_negative, gamma=gamma, epsilon=epsilon)
         one_of("damping", damping, ("explicit", "implicit"))
         one_of("init", init, ("joint", "separate", "imdb"))
         one_of("backend", backend, ("auto", *ops.BACKENDS))

@@ -235,8 +235,7 @@ class S5(StateSpaceStack):
         dt_min: float = 0.001,
         dt_max: float = 0.1,
     ) -> None:
-        if init is not None:
-            one_of("init", init, ("official",))
+        one_of("init", init, ("official",), null=True)
         make = partial(_MIMO, init=init, dt_min=dt_min, dt_max=dt_max)
         super().__init__(make, d_in, d_hidden, d_state=d_state, n_layers=n_layers, dropout=dropout)
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import positive
+from physml.base.check import count, each
 from physml.ops.cell import recurrent
 
 
@@ -35,8 +35,7 @@ class FastRNN(nn.Module):
 
     def __init__(self, d_in: int, d_hidden: int) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
+        each(count, d_in=d_in, d_hidden=d_hidden)
         self.d_in, self.d_out = d_in, d_hidden
         self.W = nn.Parameter(torch.empty(d_hidden, d_in))
         self.U = nn.Parameter(torch.empty(d_hidden, d_hidden))
@@ -89,8 +88,7 @@ class FastGRNN(nn.Module):
 
     def __init__(self, d_in: int, d_hidden: int) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
+        each(count, d_in=d_in, d_hidden=d_hidden)
         self.d_in, self.d_out = d_in, d_hidden
         self.W = nn.Parameter(torch.empty(d_hidden, d_in))
         self.U = nn.Parameter(torch.empty(d_hidden, d_hidden))

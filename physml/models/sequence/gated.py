@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import one_of, positive, within
+from physml.base.check import below_one, count, each, fraction, one_of, positive
 from physml.base.errors import InputError
 from physml.ops.backend import resolved
 from physml.ops.cell import Step, recurrence
@@ -97,8 +97,7 @@ class LSTM(nn.Module):
         state_dropout: float | None = None,
     ) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
+        each(count, d_in=d_in, d_hidden=d_hidden)
         if chrono is not None and not chrono > 2:
             raise InputError(f"chrono must be more than 2 steps, or null; got {chrono}.")
         if (dt is None) != (dt_version is None):
@@ -107,9 +106,8 @@ class LSTM(nn.Module):
             positive("dt", dt)
             one_of("dt_version", str(dt_version), ("1", "2"))
             if dt_version == 2:
-                within("dt", dt, 0.0, 1.0)
-        if state_dropout is not None and not 0 <= state_dropout < 1:
-            raise InputError(f"state_dropout must lie in [0, 1), or be null; got {state_dropout}.")
+                fraction("dt", dt)
+        below_one("state_dropout", state_dropout, null=True)
         self.d_in, self.d_out = d_in, d_hidden
         self.state_dropout = float(state_dropout or 0)
         self.chrono, self.dt, self.dt_version = chrono, dt, dt_version
@@ -119,7 +117,7 @@ class LSTM(nn.Module):
 
     @torch.no_grad()
     def _chrono(self, longest: float) -> None:
-        b = _weights(self.cell)[2:]
+        b = weights_of(self.cell)[2:]
         for bias in b:
             nn.init.zeros_(bias)
         bi, bf, _, _ = b[0].chunk(4)
@@ -128,27 +126,23 @@ class LSTM(nn.Module):
 
     def symbols(self) -> dict[str, Tensor]:
         """`W` acts on h, `V` on the input; gates i, f, g, o."""
-        V, W, b, b2 = _weights(self.cell)
-        symbols: dict[str, Tensor] = {}
-        for letter, packed in {"W": W, "V": V, "b": b + b2}.items():
-            symbols.update({letter + gate: part for gate, part in zip("ifgo", packed.chunk(4), strict=True)})
-        return symbols
+        V, W, b, b2 = weights_of(self.cell)
+        return by_gate("ifgo", W=W, V=V, b=b + b2)
 
     def forward(
         self, u: Tensor, state: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        u = sequence(u, self.d_in, _weights(self.cell)[0])
+        u = sequence(u, self.d_in, weights_of(self.cell)[0])
         h, c = initial_state(state, ("h", "c"), u, self.d_out)
         with no_autocast(u):
             mask = None
             if self.training and self.state_dropout:
                 mask = F.dropout(torch.ones_like(h), self.state_dropout)
-            if self.dt is None and mask is None and not compiled(u):
-                path, h, c = self.cell(u, h[None], c[None])
-                return path, (h[0], c[0])
+            if self.dt is None and mask is None:
+                return lstm(self.cell, u, h, c)
             dt = 1.0 if self.dt is None else self.dt
             keep = 1.0 - dt if self.dt_version == 2 else dt
-            path, (h, c) = recurrence(lstm_step(_weights(self.cell), dt, keep, mask), u, (h, c))
+            path, (h, c) = recurrence(lstm_step(weights_of(self.cell), dt, keep, mask), u, (h, c))
         return path, (h, c)
 
     if TYPE_CHECKING:  # to type checkers, a call of any nn.Module gives Any
@@ -188,7 +182,47 @@ def lstm_step(
     return step
 
 
-class GRU(nn.Module):
+def lstm(cell: TorchLayer, u: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """All steps of the plain LSTM, compiled or torch's own."""
+    if compiled(u):
+        return recurrence(lstm_step(weights_of(cell)), u, (h, c))
+    path, h, c = cell(u, h[None], c[None])
+    return path, (h[0], c[0])
+
+
+class _OneState(nn.Module):
+    """A layer with the state (h,), compiled from its `_step` or torch's own.
+
+    Args:
+        d_in: D.
+        d_hidden: H.
+    """
+
+    mode: ClassVar[str]  # of `TorchLayer`
+
+    def __init__(self, d_in: int, d_hidden: int) -> None:
+        super().__init__()
+        each(count, d_in=d_in, d_hidden=d_hidden)
+        self.d_in, self.d_out = d_in, d_hidden
+        self.cell = TorchLayer(self.mode, d_in, d_hidden)
+
+    def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, ...]]:
+        u = sequence(u, self.d_in, weights_of(self.cell)[0])
+        (h,) = initial_state(state, ("h",), u, self.d_out)
+        with no_autocast(u):
+            if compiled(u):
+                return recurrence(self._step, u, (h,))
+            path, h = self.cell(u, h[None])
+        return path, (h[0],)
+
+    if TYPE_CHECKING:  # to type checkers, a call of any nn.Module gives Any
+        __call__ = forward
+
+    def _step(self, u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor]]:
+        raise NotImplementedError
+
+
+class GRU(_OneState):
     r"""Gated recurrent unit, torch's.
 
     .. math::
@@ -208,38 +242,16 @@ class GRU(nn.Module):
 
     version: ClassVar[int] = 1
     output_in_state: ClassVar[tuple[int, ...]] = (0,)
-
-    def __init__(self, d_in: int, d_hidden: int) -> None:
-        super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
-        self.d_in, self.d_out = d_in, d_hidden
-        self.cell = TorchLayer("GRU", d_in, d_hidden)
+    mode = "GRU"
 
     def symbols(self) -> dict[str, Tensor]:
         """`W` acts on h, `V` on the input; gates r, z, candidate k; `ck` is the bias behind the gate r."""
-        V, W, b, c = _weights(self.cell)
-        symbols: dict[str, Tensor] = {}
-        for letter, packed in {"W": W, "V": V}.items():
-            symbols.update({letter + gate: part for gate, part in zip("rzk", packed.chunk(3), strict=True)})
-        br, bz, bk = b.chunk(3)
-        cr, cz, ck = c.chunk(3)
-        return {**symbols, "br": br + cr, "bz": bz + cz, "bk": bk, "ck": ck}
-
-    def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, ...]]:
-        u = sequence(u, self.d_in, _weights(self.cell)[0])
-        (h,) = initial_state(state, ("h",), u, self.d_out)
-        with no_autocast(u):
-            if compiled(u):
-                return recurrence(self._step, u, (h,))
-            path, h = self.cell(u, h[None])
-        return path, (h[0],)
-
-    if TYPE_CHECKING:  # to type checkers, a call of any nn.Module gives Any
-        __call__ = forward
+        V, W, b, c = weights_of(self.cell)
+        (br, bz, bk), (cr, cz, ck) = b.chunk(3), c.chunk(3)
+        return {**by_gate("rzk", W=W, V=V), "br": br + cr, "bz": bz + cz, "bk": bk, "ck": ck}
 
     def _step(self, u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor]]:
-        V, W, b, c = _weights(self.cell)
+        V, W, b, c = weights_of(self.cell)
         (h,) = state
         (Vr, Vz, Vk), (Wr, Wz, Wk) = F.linear(u, V, b).chunk(3, 1), F.linear(h, W, c).chunk(3, 1)
         r, z = torch.sigmoid(Vr + Wr), torch.sigmoid(Vz + Wz)
@@ -248,7 +260,7 @@ class GRU(nn.Module):
         return h, (h,)
 
 
-class TanhRNN(nn.Module):
+class TanhRNN(_OneState):
     r"""The plain recurrent layer, torch's.
 
     .. math:: h_n = \tanh(W h_{n-1} + V u_n + b)
@@ -265,34 +277,30 @@ class TanhRNN(nn.Module):
 
     version: ClassVar[int] = 1
     output_in_state: ClassVar[tuple[int, ...]] = (0,)
-
-    def __init__(self, d_in: int, d_hidden: int) -> None:
-        super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
-        self.d_in, self.d_out = d_in, d_hidden
-        self.cell = TorchLayer("RNN_TANH", d_in, d_hidden)
+    mode = "RNN_TANH"
 
     def symbols(self) -> dict[str, Tensor]:
-        V, W, b, b2 = _weights(self.cell)
+        V, W, b, b2 = weights_of(self.cell)
         return {"W": W, "V": V, "b": b + b2}
 
-    def forward(self, u: Tensor, state: tuple[Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, ...]]:
-        u = sequence(u, self.d_in, _weights(self.cell)[0])
-        (h,) = initial_state(state, ("h",), u, self.d_out)
-        with no_autocast(u):
-            if compiled(u):
-                return recurrence(self._step, u, (h,))
-            path, h = self.cell(u, h[None])
-        return path, (h[0],)
-
     def _step(self, u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor]]:
-        V, W, b, c = _weights(self.cell)
+        V, W, b, c = weights_of(self.cell)
         h = torch.tanh(F.linear(u, V, b) + F.linear(state[0], W, c))
         return h, (h,)
 
 
-def _weights(cell: nn.RNNBase) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def weights_of(cell: nn.RNNBase) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """On the input, on h, and the bias of each, with all gates packed."""
     V, W, b, b2 = cell.all_weights[0]
     return V, W, b, b2
+
+
+def by_gate(gates: str, **packed: Tensor | Sequence[Tensor]) -> dict[str, Tensor]:
+    """Weights by their letter and gate, Wi, Wf, Wg and Wo of W, (4H, H) or four matrices, for "ifgo"."""
+    return {
+        letter + gate: part
+        for letter, whole in packed.items()
+        for gate, part in zip(
+            gates, whole.chunk(len(gates)) if isinstance(whole, Tensor) else whole, strict=True
+        )
+    }

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import one_of, positive
+from physml.base.check import count, each, one_of, positive
 from physml.ops.cell import recurrent
 
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid}
@@ -64,8 +64,8 @@ class IncrementalRNN(nn.Module):
         eta: float = 0.01,
     ) -> None:
         super().__init__()
-        for name, value in {"d_in": d_in, "d_hidden": d_hidden, "n_steps": n_steps, "eta": eta}.items():
-            positive(name, value)
+        each(count, d_in=d_in, d_hidden=d_hidden, n_steps=n_steps)
+        positive("eta", eta)
         one_of("activation", activation, ACTIVATIONS)
         self.d_in, self.d_out = d_in, d_hidden
         self.n_steps, self.activation, self.eta_start = n_steps, activation, float(eta)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import positive
+from physml.base.check import count, each, positive
 from physml.ops.cell import Step, recurrence
 from physml.ops.sequence import initial_state, sequence
 
@@ -40,8 +40,7 @@ class IndRNN(nn.Module):
 
     def __init__(self, d_in: int, d_hidden: int, *, n_layers: int, bound: float | None = None) -> None:
         super().__init__()
-        for name, value in {"d_in": d_in, "d_hidden": d_hidden, "n_layers": n_layers}.items():
-            positive(name, value)
+        each(count, d_in=d_in, d_hidden=d_hidden, n_layers=n_layers)
         if bound is not None:
             positive("bound", bound)
         self.d_in, self.d_out, self.bound = d_in, d_hidden, bound

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import count, non_negative, positive
+from physml.base.check import count, each, non_negative, positive
 from physml.base.errors import InputError
 from physml.ops.sequence import no_autocast, sequence
 
@@ -65,10 +65,10 @@ class KoopmanAutoencoder(nn.Module):
         scale: float = 0.99,
     ) -> None:
         super().__init__()
-        for name, size in {"d_in": d_in, "d_hidden": d_hidden, "width": width, "steps": steps}.items():
-            count(name, size)
-        non_negative("back_steps", back_steps)
-        non_negative("eta", eta)
+        each(count, d_in=d_in, d_hidden=d_hidden, width=width, steps=steps)
+        each(non_negative, back_steps=back_steps, eta=eta)
+        if back_steps:
+            count("back_steps", back_steps)
         positive("scale", scale)
         if eta and not back_steps:
             raise InputError(

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import non_negative, positive
+from physml.base.check import count, each, non_negative, positive
 from physml.ops.cell import recurrence
 from physml.ops.sequence import initial_state, sequence
 
@@ -46,10 +46,9 @@ class LeakyRNN(nn.Module):
 
     def __init__(self, d_in: int, d_hidden: int, *, alpha: float, beta: float, theta: float = 0.0) -> None:
         super().__init__()
-        for name, value in {"d_in": d_in, "d_hidden": d_hidden, "beta": beta}.items():
-            positive(name, value)
-        non_negative("alpha", alpha)
-        non_negative("theta", theta)
+        each(count, d_in=d_in, d_hidden=d_hidden)
+        positive("beta", beta)
+        each(non_negative, alpha=alpha, theta=theta)
         self.d_in, self.d_out = d_in, d_hidden
         self.alpha, self.beta, self.theta = float(alpha), float(beta), float(theta)
         self.W = nn.Parameter(torch.empty(d_hidden, d_hidden))

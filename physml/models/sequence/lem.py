@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import one_of, positive, within
+from physml.base.check import below_one, count, each, one_of, positive, within
 from physml.base.errors import InputError
 from physml.models.start import truncated_normal
 from physml.ops import lem as ops
 from physml.ops.backend import Backend
-from physml.ops.sequence import initial_state, is_step, one_step, pair_of, sequence
+from physml.ops.sequence import initial_state, is_step, no_autocast, one_step, pair_of, sequence
 
 
 class LEM(nn.Module):
@@ -74,8 +74,8 @@ class LEM(nn.Module):
         backend: Backend = "auto",
     ) -> None:
         super().__init__()
-        for name, value in {"d_in": d_in, "d_hidden": d_hidden, "dt": dt}.items():
-            positive(name, value)
+        each(count, d_in=d_in, d_hidden=d_hidden)
+        positive("dt", dt)
         within("dt", dt, 0, 2)
         one_of("init", init, ("official", "fan_in", "lamb"))
         one_of("backend", backend, ("auto", *ops.BACKENDS))
@@ -92,8 +92,7 @@ class LEM(nn.Module):
                 f"chrono * dt must be more than 2, since b1 is drawn from -log U[1, chrono * dt - 1]; "
                 f"got {chrono} * {dt}."
             )
-        if state_dropout is not None and not 0 <= state_dropout < 1:
-            raise InputError(f"state_dropout must lie in [0, 1), or be null; got {state_dropout}.")
+        below_one("state_dropout", state_dropout, null=True)
         if init == "lamb" and (not multiscale or chrono is not None):
             raise InputError("init='lamb' starts b1 around 1; it needs multiscale=True and chrono=null.")
         self.d_in, self.d_out = d_in, d_hidden
@@ -190,10 +189,11 @@ class LEM(nn.Module):
         y, _ = initial_state(state, ("y", "z"), u, self.d_out)
         before = torch.cat([y.unsqueeze(1), outputs[:, :-1]], 1)
         s = self.symbols()
-        steps = [
-            self.dt * torch.sigmoid(F.linear(before, s[f"W{i}"]) + F.linear(u, s[f"V{i}"], s[f"b{i}"]))
-            for i in "12"
-        ]
+        with no_autocast(u):
+            steps = [
+                self.dt * torch.sigmoid(F.linear(before, s[f"W{i}"]) + F.linear(u, s[f"V{i}"], s[f"b{i}"]))
+                for i in "12"
+            ]
         if self.clip is not None:
             steps = [step.clamp(*self.clip) for step in steps]
         return steps[0], steps[1]

@@ -143,8 +143,7 @@ class LinOSS(StateSpaceStack):
     ) -> None:
         one_of("scheme", scheme, ("im", "imex", "damped"))
         positive("a_max", a_max)
-        if init is not None:
-            one_of("init", init, ("official",))
+        one_of("init", init, ("official",), null=True)
         if not 0 < r_min <= r_max <= 1:
             raise InputError(f"r_min and r_max need 0 < r_min <= r_max <= 1; got {r_min} and {r_max}.")
         make = partial(Oscillators, scheme=scheme, init=init, a_max=a_max, r_min=r_min, r_max=r_max)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import non_negative, one_of, positive, within
+from physml.base.check import count, each, fraction, non_negative, one_of, positive
 from physml.ops.cell import recurrence
 from physml.ops.sequence import initial_state, no_autocast, sequence
 
@@ -65,12 +65,10 @@ class LipschitzRNN(nn.Module):
         init_std: float = 0.1,
     ) -> None:
         super().__init__()
-        for name, value in {"d_in": d_in, "d_hidden": d_hidden, "dt": dt}.items():
-            positive(name, value)
-        for name, value in {"beta_a": beta_a, "beta_w": beta_w}.items():
-            within(name, value, 0.0, 1.0)
-        for name, value in {"gamma_a": gamma_a, "gamma_w": gamma_w, "init_std": init_std}.items():
-            non_negative(name, value)
+        each(count, d_in=d_in, d_hidden=d_hidden)
+        positive("dt", dt)
+        each(fraction, beta_a=beta_a, beta_w=beta_w)
+        each(non_negative, gamma_a=gamma_a, gamma_w=gamma_w, init_std=init_std)
         one_of("method", method, ("euler", "rk2"))
         self.d_in, self.d_out = d_in, d_hidden
         self.dt, self.method, self.init_std = float(dt), method, init_std

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import one_of, positive
+from physml.base.check import count, each, one_of
+from physml.models.sequence.gated import by_gate
 from physml.ops.cell import recurrent
 
 
@@ -38,10 +39,8 @@ class MinGRU(nn.Module):
 
     def __init__(self, d_in: int, d_hidden: int, *, candidate: Literal["positive"] | None = None) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
-        if candidate is not None:
-            one_of("candidate", candidate, ("positive",))
+        each(count, d_in=d_in, d_hidden=d_hidden)
+        one_of("candidate", candidate, ("positive",), null=True)
         self.d_in, self.d_out, self.candidate = d_in, d_hidden, candidate
         self.V = nn.Parameter(torch.empty(2 * d_hidden, d_in))  # z, h
         self.b = nn.Parameter(torch.empty(2 * d_hidden))
@@ -52,7 +51,7 @@ class MinGRU(nn.Module):
             nn.init.uniform_(p, -(self.d_in**-0.5), self.d_in**-0.5)
 
     def symbols(self) -> dict[str, Tensor]:
-        return _named(self.V, self.b, "zh")
+        return by_gate("zh", V=self.V, b=self.b)
 
     def step(self, u: Tensor, state: tuple[Tensor]) -> tuple[Tensor, tuple[Tensor]]:
         z, new = F.linear(u, self.V, self.b).chunk(2, 1)
@@ -89,10 +88,8 @@ class MinLSTM(nn.Module):
 
     def __init__(self, d_in: int, d_hidden: int, *, candidate: Literal["positive"] | None = None) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
-        if candidate is not None:
-            one_of("candidate", candidate, ("positive",))
+        each(count, d_in=d_in, d_hidden=d_hidden)
+        one_of("candidate", candidate, ("positive",), null=True)
         self.d_in, self.d_out, self.candidate = d_in, d_hidden, candidate
         self.V = nn.Parameter(torch.empty(3 * d_hidden, d_in))  # f, i, h
         self.b = nn.Parameter(torch.empty(3 * d_hidden))
@@ -103,7 +100,7 @@ class MinLSTM(nn.Module):
             nn.init.uniform_(p, -(self.d_in**-0.5), self.d_in**-0.5)
 
     def symbols(self) -> dict[str, Tensor]:
-        return _named(self.V, self.b, "fih")
+        return by_gate("fih", V=self.V, b=self.b)
 
     def step(self, u: Tensor, state: tuple[Tensor]) -> tuple[Tensor, tuple[Tensor]]:
         f, i, new = F.linear(u, self.V, self.b).chunk(3, 1)
@@ -115,8 +112,3 @@ class MinLSTM(nn.Module):
 
 def _candidate(x: Tensor, kind: str | None) -> Tensor:
     return x if kind is None else torch.where(x >= 0, x + 0.5, torch.sigmoid(x))
-
-
-def _named(V: Tensor, b: Tensor, gates: str) -> dict[str, Tensor]:
-    parts = {"V": V.chunk(len(gates)), "b": b.chunk(len(gates))}
-    return {letter + gate: part for letter, of in parts.items() for gate, part in zip(gates, of, strict=True)}

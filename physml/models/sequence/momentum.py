@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import non_negative, positive
+from physml.base.check import count, each, non_negative, positive
 from physml.ops.cell import recurrent
 
 
@@ -127,6 +127,6 @@ class MomentumLSTM(nn.Module):
 
 
 def _check(d_in: int, d_hidden: int, mu: float, s: float) -> None:
-    for name, value in {"d_in": d_in, "d_hidden": d_hidden, "s": s}.items():
-        positive(name, value)
+    each(count, d_in=d_in, d_hidden=d_hidden)
+    positive("s", s)
     non_negative("mu", mu)

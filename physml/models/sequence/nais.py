@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import one_of, positive
+from physml.base.check import count, each, one_of
 from physml.base.errors import InputError
 from physml.ops.cell import recurrence
 from physml.ops.sequence import initial_state, no_autocast, sequence
@@ -57,8 +57,7 @@ class SequentialNAISNet(nn.Module):
         activation: Literal["tanh", "relu"] = "tanh",
     ) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
+        each(count, d_in=d_in, d_hidden=d_hidden)
         one_of("activation", activation, ACTIVATIONS)
         if not 0 < dt <= 1:
             raise InputError(f"dt must lie in (0, 1], where the layer is stable; got {dt}.")

@@ -4,13 +4,15 @@ Axes: B batch, T time, D features, H hidden units, W width of f.
 """
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import non_negative, positive
+from physml.base.check import count, each, non_negative, positive
 from physml.base.errors import InputError
 from physml.models.sequence.ode import Field, Method, Solver
 from physml.ops.sequence import initial_state, no_autocast, sequence
@@ -78,20 +80,16 @@ class _Flowing(nn.Module):
         self,
         d_in: int,
         d_hidden: int,
-        field: Field,
-        *,
+        width: int,
+        make: Callable[[int, int], Field],
         span: float,
-        method: Method,
-        n_steps: int | None,
-        rtol: float | None,
-        atol: float | None,
-        adjoint: bool,
+        solver: Solver,
     ) -> None:
         super().__init__()
-        for name, value in {"d_in": d_in, "d_hidden": d_hidden, "span": span}.items():
-            positive(name, value)
+        each(count, d_in=d_in, d_hidden=d_hidden, width=width)
+        positive("span", span)
         self.d_in, self.d_out, self.span = d_in, d_hidden, float(span)
-        self.solver = Solver(method, n_steps=n_steps, rtol=rtol, atol=atol, adjoint=adjoint)
+        self.solver, field = solver, make(d_hidden, width)
         self.V = nn.Parameter(torch.empty(d_hidden, d_in))
         self.W = nn.Parameter(torch.empty(d_hidden, d_hidden))
         self.b = nn.Parameter(torch.empty(d_hidden))
@@ -183,18 +181,8 @@ class NeuralODE(_Flowing):
         atol: float | None = None,
         adjoint: bool = False,
     ) -> None:
-        positive("width", width)
-        super().__init__(
-            d_in,
-            d_hidden,
-            FirstOrder(d_hidden, width),
-            span=span,
-            method=method,
-            n_steps=n_steps,
-            rtol=rtol,
-            atol=atol,
-            adjoint=adjoint,
-        )
+        solver = Solver(method, n_steps=n_steps, rtol=rtol, atol=atol, adjoint=adjoint)
+        super().__init__(d_in, d_hidden, width, FirstOrder, span, solver)
 
 
 class HeavyBallNODE(_Flowing):
@@ -247,19 +235,10 @@ class HeavyBallNODE(_Flowing):
         atol: float | None = None,
         adjoint: bool = False,
     ) -> None:
-        positive("width", width)
         _check_gamma(gamma, trained)
-        super().__init__(
-            d_in,
-            d_hidden,
-            HeavyBall(d_hidden, width, gamma, None, trained),
-            span=span,
-            method=method,
-            n_steps=n_steps,
-            rtol=rtol,
-            atol=atol,
-            adjoint=adjoint,
-        )
+        make = partial(HeavyBall, gamma=gamma, xi=None, trained=trained)
+        solver = Solver(method, n_steps=n_steps, rtol=rtol, atol=atol, adjoint=adjoint)
+        super().__init__(d_in, d_hidden, width, make, span, solver)
 
 
 class GeneralisedHeavyBallNODE(_Flowing):
@@ -313,20 +292,11 @@ class GeneralisedHeavyBallNODE(_Flowing):
         atol: float | None = None,
         adjoint: bool = False,
     ) -> None:
-        positive("width", width)
         positive("xi", xi)
         _check_gamma(gamma, trained)
-        super().__init__(
-            d_in,
-            d_hidden,
-            HeavyBall(d_hidden, width, gamma, xi, trained),
-            span=span,
-            method=method,
-            n_steps=n_steps,
-            rtol=rtol,
-            atol=atol,
-            adjoint=adjoint,
-        )
+        make = partial(HeavyBall, gamma=gamma, xi=xi, trained=trained)
+        solver = Solver(method, n_steps=n_steps, rtol=rtol, atol=atol, adjoint=adjoint)
+        super().__init__(d_in, d_hidden, width, make, span, solver)
 
 
 def _check_gamma(gamma: float, trained: bool) -> None:

@@ -5,11 +5,10 @@ from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from physml.base.check import non_negative, one_of, positive
+from physml.base.check import count, each, non_negative, one_of
 from physml.base.errors import InputError
-from physml.models.sequence.orthogonal import skew_blocks
+from physml.models.sequence.orthogonal import below, exponential, lower, modrelu_step, skew_blocks
 from physml.ops.cell import recurrence
 from physml.ops.sequence import initial_state, no_autocast, sequence
 
@@ -60,15 +59,13 @@ class NonNormalRNN(nn.Module):
         decay: float = 0.0,
     ) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
+        each(count, d_in=d_in, d_hidden=d_hidden)
         if d_hidden % 2:
             raise InputError(
                 f"d_hidden must be even, for the 2 x 2 blocks of the Schur form; got {d_hidden}."
             )
         one_of("init", init, ("cayley", "henaff"))
-        non_negative("delta", delta)
-        non_negative("decay", decay)
+        each(non_negative, delta=delta, decay=decay)
         self.d_in, self.d_out = d_in, d_hidden
         self.init, self.delta, self.decay = init, float(delta), float(decay)
         n_below = d_hidden * (d_hidden - 1) // 2
@@ -82,28 +79,21 @@ class NonNormalRNN(nn.Module):
 
     def reset_parameters(self) -> None:
         with torch.no_grad():
-            self.A.copy_(skew_blocks(self.d_out, self.init)[self._below()])
+            self.A.copy_(skew_blocks(self.d_out, self.init)[below(self.d_out, self.A.device)])
         nn.init.zeros_(self.T)
         nn.init.uniform_(self.theta, 0.0, 2 * math.pi)
         nn.init.ones_(self.gamma)
         nn.init.xavier_normal_(self.U)
         nn.init.uniform_(self.b, -0.01, 0.01)
 
-    def _below(self) -> tuple[Tensor, Tensor]:
-        rows, columns = torch.tril_indices(self.d_out, self.d_out, -1, device=self.A.device)
-        return rows, columns
-
     def matrix(self) -> Tensor:
         """V."""
-        zero = self.A.new_zeros(self.d_out, self.d_out, dtype=torch.float64)
-        lower = zero.index_put(self._below(), self.A.double())
-        P = torch.matrix_exp(lower - lower.t())
+        P = exponential(self.A, self.d_out)
         gamma, theta = self.gamma.double(), self.theta.double()
         cos, sin = gamma * torch.cos(theta), gamma * torch.sin(theta)
         aside = torch.stack([sin, torch.zeros_like(sin)], 1).flatten()[:-1]
         blocks = torch.diag(cos.repeat_interleave(2)) + torch.diag(aside, -1) - torch.diag(aside, 1)
-        Theta = blocks + zero.index_put(self._below(), self.T.double())
-        return (P @ Theta @ P.t()).to(self.A.dtype)
+        return (P @ (blocks + lower(self.T, self.d_out)) @ P.t()).to(self.A.dtype)
 
     def penalty(self) -> Tensor | None:
         """Term that training adds to the loss; None: nothing."""
@@ -119,10 +109,4 @@ class NonNormalRNN(nn.Module):
         before = initial_state(state, ("h",), u, self.d_out)
         with no_autocast(u):
             V = self.matrix()
-
-        def step(u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor]]:
-            p = F.linear(state[0], V) + F.linear(u, self.U)
-            h = torch.sign(p) * torch.relu(torch.abs(p) + self.b)
-            return h, (h,)
-
-        return recurrence(step, u, before)
+        return recurrence(modrelu_step(V, self.U, self.b), u, before)

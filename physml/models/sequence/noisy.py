@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import non_negative, within
+from physml.base.check import fraction, non_negative
 from physml.models.sequence.lipschitz import LipschitzRNN
 from physml.ops.cell import recurrence
 from physml.ops.sequence import initial_state, no_autocast, sequence
@@ -63,7 +63,7 @@ class NoisyRNN(LipschitzRNN):
         gamma_w: float = 0.001,
         init_std: float = 0.1,
     ) -> None:
-        within("mult_noise", mult_noise, 0.0, 1.0)
+        fraction("mult_noise", mult_noise)
         non_negative("add_noise", add_noise)
         super().__init__(
             d_in,

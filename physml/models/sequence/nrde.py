@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import one_of, positive
+from physml.base.check import count, each, one_of
 from physml.base.errors import InputError
 from physml.models.sequence.log_signature import DEPTHS, log_signature, lyndon_words
 from physml.ops.sequence import held_at_end, no_autocast, sequence
@@ -77,23 +77,15 @@ class NeuralRDE(nn.Module):
         solver: Literal["torchcde"] | None = None,
     ) -> None:
         super().__init__()
-        for name, value in {
-            "d_in": d_in,
-            "d_hidden": d_hidden,
-            "window": window,
-            "d_field": d_field,
-            "n_layers": n_layers,
-        }.items():
-            positive(name, value)
+        each(count, d_in=d_in, d_hidden=d_hidden, window=window, d_field=d_field, n_layers=n_layers)
         if depth not in DEPTHS:
             raise InputError(f"depth must be 1, 2 or 3; got {depth}.")
-        if solver is not None:
-            one_of("solver", solver, ("torchcde",))
-            if (depth, window) != (1, 1):
-                raise InputError(
-                    f"solver=torchcde is for depth 1 and windows of one line; got depth={depth} and "
-                    f"window={window}. Set both to 1, or solver to null."
-                )
+        one_of("solver", solver, ("torchcde",), null=True)
+        if solver is not None and (depth, window) != (1, 1):
+            raise InputError(
+                f"solver=torchcde is for depth 1 and windows of one line; got depth={depth} and "
+                f"window={window}. Set both to 1, or solver to null."
+            )
         self.d_in, self.d_out, self.time, self.solver = d_in, d_hidden, time, solver
         self.depth, self.window = depth, window
         n_channels = d_in + time

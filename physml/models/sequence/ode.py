@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import count, one_of, positive
+from physml.base.check import count, each, one_of, positive
 from physml.base.errors import InputError, needed_by
 
 Slope = Callable[[Tensor], Tensor]
@@ -106,8 +106,7 @@ class Solver:
                 raise InputError(f"method={method} chooses its steps; set n_steps to null; got {n_steps}.")
             if rtol is None or atol is None:
                 raise InputError(f"method={method} needs rtol and atol, such as 1e-5; got {rtol} and {atol}.")
-            positive("rtol", rtol)
-            positive("atol", atol)
+            each(positive, rtol=rtol, atol=atol)
             # Its tables are tensors of the default device, which is torch's meta device in a rehearsal.
             with needed_by(f"method={method}"), torch.device("cpu"):
                 import torchdiffeq  # noqa: F401

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import one_of, positive
+from physml.base.check import count, each, one_of
 from physml.base.errors import InputError
-from physml.ops.cell import recurrence
+from physml.ops.cell import Step, recurrence
 from physml.ops.sequence import initial_state, no_autocast, sequence
 
 
@@ -62,12 +62,11 @@ class ExpRNN(nn.Module):
         rebase_every: int | None = None,
     ) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
+        each(count, d_in=d_in, d_hidden=d_hidden)
         one_of("init", init, ("cayley", "henaff"))
         one_of("base", base, ("identity", "start"))
         if rebase_every is not None:
-            positive("rebase_every", rebase_every)
+            count("rebase_every", rebase_every)
             if base == "identity":
                 raise InputError(
                     "rebase_every moves the base, so it needs base='start'; got base='identity'."
@@ -90,22 +89,14 @@ class ExpRNN(nn.Module):
         skew = skew_blocks(self.d_out, self.init)
         with torch.no_grad():
             if self.B0 is None:
-                rows, columns = self._below()
-                self.A.copy_(skew[rows, columns])
+                self.A.copy_(skew[below(self.d_out, self.A.device)])
             else:
                 self.B0.copy_(torch.matrix_exp(skew.double()))
                 self.A.zero_()
 
-    def _below(self) -> tuple[Tensor, Tensor]:
-        """The places below the diagonal."""
-        rows, columns = torch.tril_indices(self.d_out, self.d_out, -1, device=self.A.device)
-        return rows, columns
-
     def matrix(self) -> Tensor:
         """B."""
-        lower = self.A.new_zeros(self.d_out, self.d_out, dtype=torch.float64)
-        lower = lower.index_put(self._below(), self.A.double())
-        B = torch.matrix_exp(lower - lower.t())
+        B = exponential(self.A, self.d_out)
         return (B if self.B0 is None else self.B0.double() @ B).to(self.A.dtype)
 
     def symbols(self) -> dict[str, Tensor]:
@@ -131,13 +122,36 @@ class ExpRNN(nn.Module):
             self.n_passes += 1
         with no_autocast(u):
             B = self.matrix()
+        return recurrence(modrelu_step(B, self.T, self.b), u, before)
 
-        def step(u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor]]:
-            p = F.linear(state[0], B) + F.linear(u, self.T)
-            h = torch.sign(p) * torch.relu(torch.abs(p) + self.b)
-            return h, (h,)
 
-        return recurrence(step, u, before)
+def modrelu_step(W: Tensor, V: Tensor, b: Tensor) -> Step:
+    """h_n = modReLU(W h_{n-1} + V u_n), see `ExpRNN`."""
+
+    def step(u: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor]]:
+        p = F.linear(state[0], W) + F.linear(u, V)
+        h = torch.sign(p) * torch.relu(torch.abs(p) + b)
+        return h, (h,)
+
+    return step
+
+
+def below(size: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The places below the diagonal of a square matrix, row after row."""
+    rows, columns = torch.tril_indices(size, size, -1, device=device)
+    return rows, columns
+
+
+def lower(free: Tensor, size: int) -> Tensor:
+    """The matrix (size, size) with the entries `free` below its diagonal; double."""
+    zero = free.new_zeros(size, size, dtype=torch.float64)
+    return zero.index_put(below(size, free.device), free.double())
+
+
+def exponential(free: Tensor, size: int) -> Tensor:
+    """The orthogonal exponential of the skew matrix with the entries `free` below its diagonal; double."""
+    half = lower(free, size)
+    return torch.matrix_exp(half - half.t())
 
 
 def skew_blocks(size: int, init: str) -> Tensor:

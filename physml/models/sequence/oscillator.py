@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import count, one_of, positive
+from physml.base.check import count, each, one_of, positive
 from physml.ops.cell import recurrence, recurrent
 from physml.ops.sequence import initial_state, no_autocast, one_step, sequence
 
@@ -71,8 +71,8 @@ class NeuralOscillator(nn.Module):
         self, d_in: int, d_hidden: int, *, dt: float, activation: Activation | Function = "tanh"
     ) -> None:
         super().__init__()
-        for name, value in {"d_in": d_in, "d_hidden": d_hidden, "dt": dt}.items():
-            positive(name, value)
+        each(count, d_in=d_in, d_hidden=d_hidden)
+        positive("dt", dt)
         activation_of(activation)
         self.d_in, self.d_out, self.dt, self.activation = d_in, d_hidden, float(dt), activation
         self.W = nn.Parameter(torch.empty(d_hidden, d_hidden))
@@ -137,8 +137,8 @@ class MultilayerOscillator(nn.Module):
         activation: Activation | Function = "tanh",
     ) -> None:
         super().__init__()
-        for name, value in {"d_in": d_in, "d_hidden": d_hidden, "dt": dt}.items():
-            positive(name, value)
+        each(count, d_in=d_in, d_hidden=d_hidden)
+        positive("dt", dt)
         count("n_layers", n_layers)
         activation_of(activation)
         self.d_in, self.d_out, self.n_layers = d_in, d_hidden, n_layers

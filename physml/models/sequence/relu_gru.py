@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import positive
+from physml.base.check import count, each
+from physml.models.sequence.gated import by_gate
 from physml.ops.cell import recurrent
 
 
@@ -39,8 +40,7 @@ class ReLUGRU(nn.Module):
 
     def __init__(self, d_in: int, d_hidden: int) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
+        each(count, d_in=d_in, d_hidden=d_hidden)
         self.d_in, self.d_out = d_in, d_hidden
         self.W = nn.Parameter(torch.empty(3 * d_hidden, d_in))  # z, r, k
         self.U = nn.Parameter(torch.empty(2 * d_hidden, d_hidden))  # z, r
@@ -55,12 +55,7 @@ class ReLUGRU(nn.Module):
 
     def symbols(self) -> dict[str, Tensor]:
         """`W` acts on the input, `U` on h; gates z and r, candidate k."""
-        parts = {"W": self.W.chunk(3), "U": (*self.U.chunk(2), self.Uk), "b": self.b.chunk(3)}
-        return {
-            letter + gate: part
-            for letter, of_gates in parts.items()
-            for gate, part in zip("zrk", of_gates, strict=True)
-        }
+        return by_gate("zrk", W=self.W, U=(*self.U.chunk(2), self.Uk), b=self.b)
 
     def step(self, u: Tensor, state: tuple[Tensor]) -> tuple[Tensor, tuple[Tensor]]:
         (h,) = state

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import has_shape, one_of, positive, within
+from physml.base.check import count, each, fraction, has_shape, one_of
 from physml.base.errors import InputError
 from physml.models.sequence.layer_contract import (
     check_output,
@@ -107,14 +107,8 @@ class SequenceModel(nn.Module):
         pool: Literal["mean"] | None = None,
     ) -> None:
         super().__init__()
-        for name, size in {"d_in": d_in, "d_out": d_out, "n_layers": n_layers}.items():
-            positive(name, size)
-        for name, p in {
-            "dropout": dropout,
-            "embedding_dropout": embedding_dropout,
-            "input_dropout": input_dropout,
-        }.items():
-            within(name, p, 0.0, 1.0)
+        each(count, d_in=d_in, d_out=d_out, n_layers=n_layers)
+        each(fraction, dropout=dropout, embedding_dropout=embedding_dropout, input_dropout=input_dropout)
         one_of("readout", readout, ("last", "every"))
         one_of("dropout_kind", dropout_kind, ("step", "variational"))
         one_of("readout_init", readout_init, ("default", "kaiming_normal", "fan_in"))
@@ -139,23 +133,22 @@ class SequenceModel(nn.Module):
         self.embedding_dropout, self.input_dropout = embedding_dropout, input_dropout
         self.lengths, self.pool = lengths, pool
         self._padding_checked = self._rows_checked = False  # of layers of others
-        if pool is not None:
-            one_of("pool", pool, ("mean",))
-            if readout != "last":
-                raise InputError(
-                    "pool=mean is for one answer per sequence; this task wants one per step. Set null."
-                )
+        one_of("pool", pool, ("mean",), null=True)
+        if pool is not None and readout != "last":
+            raise InputError(
+                "pool=mean is for one answer per sequence; this task wants one per step. Set null."
+            )
 
         width = d_in
         self.embedding: nn.Embedding | None = None
         if embedding is not None:
-            positive("embedding", embedding)
+            count("embedding", embedding)
             self.embedding, width = nn.Embedding(d_in, embedding), embedding
             _start_embedding(self.embedding, embedding_init, vectors, padding)
             self.embedding.weight.requires_grad_(embedding_trained is not False)
         self.encoder: nn.Linear | None = None
         if encoder is not None:
-            positive("encoder", encoder)
+            count("encoder", encoder)
             self.encoder, width = nn.Linear(width, encoder), encoder
         layers = []
         self._widths = []
@@ -200,6 +193,8 @@ class SequenceModel(nn.Module):
     ) -> tuple[Tensor, tuple[Any, ...]]:
         if lengths is not None:
             has_shape("lengths", lengths, (input.shape[0],), hint="One true length per sequence.")
+            if lengths.dtype not in (torch.int64, torch.int32):
+                raise InputError(f"lengths must hold int64 or int32 numbers; got {lengths.dtype}.")
             if not torch.compiler.is_exporting():  # which knows no values
                 _check_lengths(lengths, input.shape[1])
         unequal = self._unequal(lengths, input.shape[1])

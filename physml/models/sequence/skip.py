@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import positive
+from physml.base.check import count, each
+from physml.models.sequence.gated import by_gate
 from physml.ops.cell import recurrent
 
 
@@ -77,8 +78,7 @@ class SkipLSTM(nn.Module):
 
     def __init__(self, d_in: int, d_hidden: int) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
+        each(count, d_in=d_in, d_hidden=d_hidden)
         self.d_in, self.d_out = d_in, d_hidden
         self.V = nn.Parameter(torch.empty(4 * d_hidden, d_in))  # i, f, g, o
         self.W = nn.Parameter(torch.empty(4 * d_hidden, d_hidden))
@@ -96,10 +96,8 @@ class SkipLSTM(nn.Module):
 
     def symbols(self) -> dict[str, Tensor]:
         """`W` acts on h, `V` on the input; gates i, f, g, o."""
-        symbols: dict[str, Tensor] = {"Wp": self.gate.Wp, "bp": self.gate.bp}
-        for letter, packed in {"W": self.W, "V": self.V, "b": self.b}.items():
-            symbols.update({letter + gate: part for gate, part in zip("ifgo", packed.chunk(4), strict=True)})
-        return symbols
+        gates = by_gate("ifgo", W=self.W, V=self.V, b=self.b)
+        return {"Wp": self.gate.Wp, "bp": self.gate.bp, **gates}
 
     def step(
         self, u: Tensor, state: tuple[Tensor, Tensor, Tensor]
@@ -147,8 +145,7 @@ class SkipGRU(nn.Module):
 
     def __init__(self, d_in: int, d_hidden: int) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
+        each(count, d_in=d_in, d_hidden=d_hidden)
         self.d_in, self.d_out = d_in, d_hidden
         self.V = nn.Parameter(torch.empty(3 * d_hidden, d_in))  # r, z, k
         self.W = nn.Parameter(torch.empty(2 * d_hidden, d_hidden))  # r, z
@@ -172,11 +169,8 @@ class SkipGRU(nn.Module):
 
     def symbols(self) -> dict[str, Tensor]:
         """`W` acts on h, `V` on the input; gates r and z, candidate k."""
-        symbols: dict[str, Tensor] = {"Wp": self.gate.Wp, "bp": self.gate.bp}
-        parts = {"V": self.V.chunk(3), "W": (*self.W.chunk(2), self.Wk), "b": self.b.chunk(3)}
-        for letter, of_gates in parts.items():
-            symbols.update({letter + gate: part for gate, part in zip("rzk", of_gates, strict=True)})
-        return symbols
+        gates = by_gate("rzk", V=self.V, W=(*self.W.chunk(2), self.Wk), b=self.b)
+        return {"Wp": self.gate.Wp, "bp": self.gate.bp, **gates}
 
     def step(self, u: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         h, wait = state

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import count, positive
+from physml.base.check import count, each
 from physml.base.errors import InputError
 from physml.ops.cell import recurrence
 from physml.ops.sequence import initial_state, no_autocast, one_step, sequence
@@ -53,9 +53,7 @@ class SLSTM(nn.Module):
 
     def __init__(self, d_in: int, d_hidden: int, *, n_heads: int = 1) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
-        count("n_heads", n_heads)
+        each(count, d_in=d_in, d_hidden=d_hidden, n_heads=n_heads)
         if d_hidden % n_heads:
             raise InputError(f"n_heads must divide d_hidden = {d_hidden}; got {n_heads}.")
         self.d_in, self.d_out, self.n_heads = d_in, d_hidden, n_heads

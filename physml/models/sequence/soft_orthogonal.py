@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import non_negative, one_of, positive
+from physml.base.check import count, each, non_negative, one_of
 from physml.base.errors import InputError
+from physml.models.sequence.orthogonal import exponential
 from physml.ops.cell import recurrence
 from physml.ops.sequence import initial_state, no_autocast, sequence
 
@@ -61,8 +62,7 @@ class SoftOrthogonalRNN(nn.Module):
         margin: float | None = None,
     ) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
+        each(count, d_in=d_in, d_hidden=d_hidden)
         one_of("activation", activation, ACTIVATIONS)
         non_negative("orthogonality", orthogonality)
         if margin is not None and not 0 <= margin <= 1:
@@ -102,7 +102,10 @@ class SoftOrthogonalRNN(nn.Module):
         """W."""
         if self.margin is None:
             return self.W
-        P, Q = turned(self.P0, self.P), turned(self.Q0, self.Q)
+        P, Q = (
+            start.double() @ exponential(free, self.d_out)
+            for start, free in ((self.P0, self.P), (self.Q0, self.Q))
+        )
         s = 2 * self.margin * (torch.sigmoid(self.p) - 0.5) + 1
         return (P * s.double() @ Q.t()).to(self.p.dtype)
 
@@ -131,10 +134,3 @@ class SoftOrthogonalRNN(nn.Module):
             return h, (h,)
 
         return recurrence(step, u, before)
-
-
-def turned(start: Tensor, free: Tensor) -> Tensor:
-    """`start` times the exponential of the skew matrix with the entries `free` below its diagonal; double."""
-    rows, columns = torch.tril_indices(len(start), len(start), -1, device=free.device)
-    lower = free.new_zeros(start.shape, dtype=torch.float64).index_put((rows, columns), free.double())
-    return start.double() @ torch.matrix_exp(lower - lower.t())

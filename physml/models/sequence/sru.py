@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import one_of, positive
+from physml.base.check import count, each, one_of
 from physml.ops.cell import recurrent
 
 
@@ -53,10 +53,8 @@ class SRU(nn.Module):
         init: Literal["official"] | None = None,
     ) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
-        if init is not None:
-            one_of("init", init, ("official",))
+        each(count, d_in=d_in, d_hidden=d_hidden)
+        one_of("init", init, ("official",), null=True)
         self.d_in, self.d_out, self.highway_bias, self.init = d_in, d_hidden, float(highway_bias), init
         self.alpha = math.sqrt(1 + 2 * math.exp(highway_bias))
         n_products = 3 if d_in == d_hidden else 4

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import count, positive
-from physml.base.errors import InputError
+from physml.base.check import below_one, count, each
 from physml.ops.cell import recurrence
 from physml.ops.sequence import initial_state, no_autocast, one_step, sequence
 
@@ -74,12 +73,8 @@ class StateSpaceStack(nn.Module):
         dropout: float,
     ) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
-        count("d_state", d_state)
-        count("n_layers", n_layers)
-        if not 0 <= dropout < 1:
-            raise InputError(f"dropout must lie in [0, 1); got {dropout}.")
+        each(count, d_in=d_in, d_hidden=d_hidden, d_state=d_state, n_layers=n_layers)
+        below_one("dropout", dropout)
         self.d_in, self.d_out, self.dropout = d_in, d_hidden, float(dropout)
         self.encoder = nn.Linear(d_in, d_hidden)
         self.blocks = nn.ModuleList(

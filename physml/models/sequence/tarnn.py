@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import one_of, positive
+from physml.base.check import count, each, one_of, positive
 from physml.models.sequence.incremental import ACTIVATIONS
 from physml.ops.cell import recurrent
 
@@ -57,8 +57,8 @@ class TARNN(nn.Module):
         alpha: float = 0.01,
     ) -> None:
         super().__init__()
-        for name, value in {"d_in": d_in, "d_hidden": d_hidden, "n_steps": n_steps, "alpha": alpha}.items():
-            positive(name, value)
+        each(count, d_in=d_in, d_hidden=d_hidden, n_steps=n_steps)
+        positive("alpha", alpha)
         one_of("activation", activation, ACTIVATIONS)
         self.d_in, self.d_out = d_in, d_hidden
         self.n_steps, self.activation, self.alpha_start = n_steps, activation, float(alpha)

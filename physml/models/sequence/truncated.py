@@ -5,10 +5,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from physml.base.check import positive
+from physml.base.check import count, each
 from physml.base.errors import InputError
-from physml.models.sequence.gated import TorchLayer, compiled, lstm_step
-from physml.ops.cell import recurrence
+from physml.models.sequence.gated import TorchLayer, by_gate, lstm, weights_of
 from physml.ops.sequence import initial_state, no_autocast, sequence
 
 
@@ -45,23 +44,19 @@ class TruncatedLSTM(nn.Module):
 
     def __init__(self, d_in: int, d_hidden: int, *, last: int) -> None:
         super().__init__()
-        for name, value in {"d_in": d_in, "d_hidden": d_hidden, "last": last}.items():
-            positive(name, value)
+        each(count, d_in=d_in, d_hidden=d_hidden, last=last)
         self.d_in, self.d_out, self.last = d_in, d_hidden, last
         self.cell = TorchLayer("LSTM", d_in, d_hidden)
 
     def symbols(self) -> dict[str, Tensor]:
         """`W` acts on h, `V` on the input, `b` is the sum of both biases; gates i, f, g, o."""
-        V, W, b, b2 = self.cell.all_weights[0]
-        symbols: dict[str, Tensor] = {}
-        for letter, packed in {"W": W, "V": V, "b": b + b2}.items():
-            symbols.update({letter + gate: part for gate, part in zip("ifgo", packed.chunk(4), strict=True)})
-        return symbols
+        V, W, b, b2 = weights_of(self.cell)
+        return by_gate("ifgo", W=W, V=V, b=b + b2)
 
     def forward(
         self, u: Tensor, state: tuple[Tensor, Tensor] | None = None, lengths: Tensor | None = None
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        u = sequence(u, self.d_in, self.cell.all_weights[0][0])
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        u = sequence(u, self.d_in, weights_of(self.cell)[0])
         h, c = initial_state(state, ("h", "c"), u, self.d_out)
         early = u.shape[1] - self.last
         if lengths is not None and early > 0 and self.training:
@@ -72,17 +67,8 @@ class TruncatedLSTM(nn.Module):
             )
         with no_autocast(u):
             if early <= 0:
-                path, (h, c) = self._run(u, h, c)
-            else:
-                with torch.no_grad():
-                    before, (h, c) = self._run(u[:, :early], h, c)
-                path, (h, c) = self._run(u[:, early:], h, c)
-                path = torch.cat([before, path], 1)
-        return path, (h, c)
-
-    def _run(self, u: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        if compiled(u):
-            path, (h, c) = recurrence(lstm_step(self.cell.all_weights[0]), u, (h, c))
-            return path, (h, c)
-        path, h, c = self.cell(u, h[None], c[None])
-        return path, (h[0], c[0])
+                return lstm(self.cell, u, h, c)
+            with torch.no_grad():
+                before, (h, c) = lstm(self.cell, u[:, :early], h, c)
+            path, last = lstm(self.cell, u[:, early:], h, c)
+        return torch.cat([before, path], 1), last

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import non_negative, one_of, positive
+from physml.base.check import below_one, count, each, non_negative, one_of, positive
 from physml.base.errors import InputError
 from physml.ops import unicornn as ops
 from physml.ops.backend import CHOICES, Backend, bf16_products
@@ -113,16 +113,14 @@ class UnICORNN(nn.Module):
     ) -> None:
         super().__init__()
         one_of("backend", backend, CHOICES)
-        for name, value in {"d_in": d_in, "d_hidden": d_hidden, "n_layers": n_layers}.items():
-            positive(name, value)
+        each(count, d_in=d_in, d_hidden=d_hidden, n_layers=n_layers)
         non_negative("alpha", alpha)
         steps = [dt] * n_layers if isinstance(dt, int | float) else list(dt)
         if len(steps) != n_layers:
             raise InputError(f"dt must be one number or one per layer, {n_layers}; got {len(steps)}.")
         for step in steps:
             positive("dt", step)
-        if not 0 <= dropout < 1:
-            raise InputError(f"dropout must lie in [0, 1); got {dropout}.")
+        below_one("dropout", dropout)
         if residual_skip is not None and not 2 <= residual_skip < n_layers:
             raise InputError(
                 f"residual_skip must be at least 2 and less than n_layers = {n_layers}; got {residual_skip}."

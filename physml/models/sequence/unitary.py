@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import positive
+from physml.base.check import count, each
 from physml.ops.cell import recurrence
 from physml.ops.sequence import initial_state, no_autocast, sequence
 
@@ -19,8 +19,7 @@ class ComplexRNN(nn.Module):
 
     def __init__(self, d_in: int, d_hidden: int, *, trained_start: bool) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
+        each(count, d_in=d_in, d_hidden=d_hidden)
         self.d_in, self.d_hidden, self.d_out = d_in, d_hidden, 2 * d_hidden
         # The first state, real part and imaginary one; else it is zero.
         self.h0 = nn.Parameter(torch.empty(2, d_hidden)) if trained_start else None

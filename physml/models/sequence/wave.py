@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from physml.base.check import count, one_of, positive
+from physml.base.check import count, each, one_of
 from physml.base.errors import InputError
 from physml.ops.cell import recurrence
 from physml.ops.sequence import initial_state, no_autocast, sequence
@@ -61,10 +61,7 @@ class WaveRNN(nn.Module):
         activation: Literal["relu", "tanh", "identity"] = "relu",
     ) -> None:
         super().__init__()
-        positive("d_in", d_in)
-        positive("d_hidden", d_hidden)
-        count("channels", channels)
-        count("kernel", kernel)
+        each(count, d_in=d_in, d_hidden=d_hidden, channels=channels, kernel=kernel)
         one_of("activation", activation, ACTIVATIONS)
         if d_hidden % channels:
             raise InputError(f"channels must divide d_hidden = {d_hidden}; got {channels}.")

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
+from physml.base.check import has_shape
 from physml.base.errors import InputError
 from physml.ops import derivatives
 from physml.ops.backend import BACKENDS, FASTEST, LATE, Op, bf16_products, bf16_refused, resolved
@@ -216,7 +217,9 @@ def recurrent(*names: str, **sizes: str) -> Callable[[Layer], Layer]:
 
         @wraps(written)
         def step(self: Any, u: Tensor, state: tuple[Tensor, ...] | None = None) -> Outputs:
-            u = sequence(u.unsqueeze(1), _size(self, "d_in"), next(self.parameters(), u)).squeeze(1)
+            d_in = _size(self, "d_in")
+            has_shape("u", u, ("B", d_in), hint="One step: batch comes first, then features.")
+            u = sequence(u.unsqueeze(1), d_in, next(self.parameters(), u)).squeeze(1)
             with no_autocast(u):
                 y, new = cast(Outputs, written(self, u, before(self, u, state)))
             in_state = any(y is x for x in new)

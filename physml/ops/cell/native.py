@@ -5,6 +5,7 @@ Here memory is handed over; the arithmetic is in cell.c, and for the step itself
 
 import ctypes
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -166,11 +167,7 @@ def _run(program: CProgram, call: Call, backward: bool) -> None:
     (library.cell_backward if backward else library.cell_forward)(ctypes.byref(call))
 
 
-def compiled(
-    step: Step, inputs: Sequence[Tensor], states: Sequence[Tensor]
-) -> tuple[Compiled | None, str | None]:
-    """The step in C, or the reason why it can't be."""
-    return programs.compiled(CProgram, step, inputs, states)
+compiled = partial(programs.compiled, CProgram)
 
 
 def refusal(*tensors: Tensor) -> str | None:

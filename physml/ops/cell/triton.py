@@ -11,6 +11,7 @@ import hashlib
 import linecache
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ from physml.ops.cell.program import Backward, Compiled, Forward, Program, Result
 from physml.ops.cell.reference import Step
 from physml.ops.cell.writer import Loop, code
 from physml.ops.triton import graph
-from physml.ops.triton.available import refusal as unavailable
+from physml.ops.triton.available import refusal as refusal
 from physml.ops.triton.launch import FLAT, SHARED, blocks, on_device, scan_block
 
 Numbers = tuple[float, ...]
@@ -336,16 +337,7 @@ def _steps_back(
 # ---- the backend ----
 
 
-def compiled(
-    step: Step, inputs: Sequence[Tensor], states: Sequence[Tensor]
-) -> tuple[Compiled | None, str | None]:
-    """The step as kernels, or the reason why it can't be."""
-    return programs.compiled(TritonProgram, step, inputs, states)
-
-
-def refusal(*tensors: Tensor) -> str | None:
-    """The reason why Triton can't compute with these tensors, but for what `compiled` says of the step."""
-    return unavailable(*tensors)
+compiled = partial(programs.compiled, TritonProgram)
 
 
 def cell(*tensors: Tensor, step: Step, n_inputs: int, program: Compiled) -> tuple[Tensor, tuple[Tensor, ...]]:

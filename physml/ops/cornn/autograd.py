@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from physml.ops.derivatives import Gradients, once, recorded
-from physml.ops.operators import Incoming, Run, Shapes
+from physml.ops.derivatives import Gradients, recorded
+from physml.ops.operators import Incoming, Needs, Passes, Recurrence, Run, Shapes, Tensors
 
 STEPS = 64  # at most in a block: all views of more would stay alive and make Python collect garbage
 BLOCK = 1 << 16  # numbers in one (steps, B, H) block of the backward pass: 256 KiB in float32
@@ -65,44 +65,31 @@ def forward(tensors: Sequence[Tensor], numbers: Constants, saved: bool) -> tuple
     return operands, forces
 
 
-class CoRNNFunction(torch.autograd.Function):
-    """The map of `reference.cornn`, its tensors after fixed constants. Differentiable once."""
-
-    @staticmethod
-    def forward(ctx: Any, numbers: Constants, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        operands, forces = forward(tensors, numbers, saved=True)
-        _, _, _, W, Wcal, V, _ = tensors
-        ctx.save_for_backward(operands, forces, W, Wcal, V)
-        ctx.numbers = numbers
-        ctx.set_materialize_grads(False)
-        return _results(operands, W.shape[0])
-
-    @staticmethod
-    @once
-    def backward(
-        ctx: Any, d_outputs: Tensor | None, d_y: Tensor | None, d_z: Tensor | None
-    ) -> tuple[Tensor | None, ...]:
-        *saved, W, Wcal, V = ctx.saved_tensors
-        incoming = d_outputs, d_y, d_z
-        return None, *_backward((W, Wcal, V), saved, incoming, ctx.needs_input_grad[1], ctx.numbers)
+def kept_shapes(u: Tensor, y: Tensor, *others: Tensor, **constants: Any) -> Shapes:
+    """Shapes of the tensors that `run` saves for backward."""
+    (n_batch, n_steps, d_in), n_hidden = u.shape, y.shape[1]
+    return (n_steps + 1, n_batch, 2 * n_hidden + d_in + 1), (n_steps, n_batch, n_hidden)
 
 
-def _backward(
-    tensors: Sequence[Tensor],
-    saved: Sequence[Tensor],
-    incoming: Incoming,
-    needs_u: bool,
-    numbers: Constants,
+def run(*tensors: Tensor, **named: Any) -> Run:
+    """The forward pass, see `operators.Kernel`."""
+    operands, forces = forward(tensors, constants(**named), saved=True)
+    _, y, z = _results(operands, forces.shape[2])
+    return y, z, [operands, forces], 0
+
+
+def gradients(
+    tensors: Tensors, kept: Tensors, number: int, incoming: Incoming, needs: Needs, **named: Any
 ) -> Gradients:
-    """Gradients of all tensors. `tensors`: W, Wcal and V; `saved`: operands and forces."""
-    (W, Wcal, V), (operands, forces) = tensors, saved
+    """Gradients of all tensors, see `operators.Kernel`."""
+    (W, Wcal, V), (operands, forces) = tensors[3:6], kept
     d_outputs, d_y, d_z = incoming
-    dt, a, c, d = numbers
+    dt, a, c, d = constants(**named)
     n_steps, n_batch, n_hidden = forces.shape
     n_block = max(1, min(n_steps, STEPS, BLOCK // (n_batch * n_hidden)))
     recurrent = torch.cat([W, Wcal], 1)  # (H, 2H)
     d_weight = W.new_zeros(n_hidden, operands.shape[2])  # (H, K)
-    d_u = forces.new_empty(n_steps, n_batch, V.shape[1]) if needs_u else None
+    d_u = forces.new_empty(n_steps, n_batch, V.shape[1]) if needs[0] else None
     slopes = torch.empty_like(forces[:n_block])
     # Gradients of [y | z] before and after the steps of a block; entry 0 goes on to the block before.
     d_states = forces.new_zeros(n_block + 1, n_batch, 2 * n_hidden)
@@ -149,44 +136,18 @@ def _backward(
     )
 
 
-def kept_shapes(u: Tensor, y: Tensor, *others: Tensor, **constants: Any) -> Shapes:
-    """Shapes of the tensors that `run` saves for backward."""
-    (n_batch, n_steps, d_in), n_hidden = u.shape, y.shape[1]
-    return (n_steps + 1, n_batch, 2 * n_hidden + d_in + 1), (n_steps, n_batch, n_hidden)
+PASSES = Passes(run, gradients, reads=(3, 4, 5))
 
 
-def run(*tensors: Tensor, dt: float, gamma: float, epsilon: float, damping: str) -> Run:
-    """The forward pass for an operator of torch: `operators.Kernel`."""
-    operands, forces = forward(tensors, constants(dt, gamma, epsilon, damping), saved=True)
-    _, y, z = _results(operands, forces.shape[2])
-    return y, z, [operands, forces], 0
+def cornn(*tensors: Tensor, **named: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """`reference.cornn` for fixed dt, gamma and epsilon; faster on a CPU, differentiable once.
 
-
-def gradients(
-    tensors: Sequence[Tensor],
-    kept: Sequence[Tensor],
-    number: int,
-    incoming: Incoming,
-    needs: Sequence[bool],
-    *,
-    dt: float,
-    gamma: float,
-    epsilon: float,
-    damping: str,
-) -> Gradients:
-    """Gradients for an operator of torch: `operators.Kernel`."""
-    return _backward(tensors[3:6], kept, incoming, needs[0], constants(dt, gamma, epsilon, damping))
-
-
-def cornn(
-    *tensors: Tensor, dt: float, gamma: float, epsilon: float, damping: str
-) -> tuple[Tensor, Tensor, Tensor]:
-    """`reference.cornn` for fixed dt, gamma and epsilon; faster on a CPU, differentiable once."""
-    numbers = constants(dt, gamma, epsilon, damping)
+    `named`: the arguments of `constants`.
+    """
     if recorded(*tensors):
-        return CoRNNFunction.apply(numbers, *tensors)
+        return Recurrence.apply(PASSES, named, *tensors)
     with torch.no_grad():
-        operands, _ = forward(tensors, numbers, saved=False)
+        operands, _ = forward(tensors, constants(**named), saved=False)
         return _results(operands, tensors[1].shape[1])
 
 

@@ -5,6 +5,7 @@ states before each block of steps; P is H rounded up to whole vectors. The path 
 """
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ from torch import Tensor
 from physml.base.check import has_shape
 from physml.base.errors import InputError
 from physml.ops.cornn.autograd import Constants, constants
-from physml.ops.cornn.steps import few_steps
-from physml.ops.derivatives import Gradients, once, recorded
+from physml.ops.cornn.steps import STEPS
+from physml.ops.derivatives import Gradients, recorded
 from physml.ops.native import call
 from physml.ops.native.library import of_this_run
 from physml.ops.native.pool import empty
-from physml.ops.native.stepping import few, worth_packing
-from physml.ops.operators import Incoming, Run, Shapes
+from physml.ops.native.stepping import few
+from physml.ops.native.stepping import pays as pays
+from physml.ops.operators import Incoming, Needs, Passes, Recurrence, Run, Shapes, Tensors
 
 SOURCE = Path(__file__).with_name("cornn.c")
 NAMES = ("y", "z", "W", "Wcal", "V", "b")
@@ -28,35 +30,26 @@ TILE = 40  # rows of the batch that a thread takes through time together
 BLOCK = 384  # rows times steps in a block of the backward pass: their operands stay in cache
 PARALLEL = 2e7  # multiplications of a pass above which threads are worth being started
 
-
-def refusal(u: Tensor, *others: Tensor) -> str | None:
-    """The reason why native code can't compute this case; None if it can."""
-    return call.refusal(SOURCE, u, *others, load=of_this_run)
+refusal = partial(call.refusal, SOURCE, load=of_this_run)
 
 
-def pays(n_batch: int, n_steps: int, n_hidden: int, trained: bool) -> bool:
-    """True if it is the fastest."""
-    return not trained or worth_packing(n_batch, n_steps, n_hidden)
-
-
-def cornn(
-    *tensors: Tensor, dt: float, gamma: float, epsilon: float, damping: str
-) -> tuple[Tensor, Tensor, Tensor]:
+def cornn(*tensors: Tensor, **named: Any) -> tuple[Tensor, Tensor, Tensor]:
     """`reference.cornn` for fixed dt, gamma and epsilon on a CPU; differentiable once."""
-    if any(isinstance(x, Tensor) for x in (dt, gamma, epsilon)):
+    if any(isinstance(x, Tensor) for x in named.values()):
         raise InputError(
             "backend='native' has no gradients for dt, gamma and epsilon: they must be numbers. "
             "Use 'auto' or 'reference'."
         )
-    numbers = constants(dt, gamma, epsilon, damping)
-    _check(tensors)
     if recorded(*tensors):
-        return CoRNNNative.apply(numbers, *tensors)
+        return Recurrence.apply(PASSES, named, *tensors)
+    _check(tensors)
+    numbers = constants(**named)
     (n_batch, n_steps, _), n_hidden = tensors[0].shape, len(tensors[3])
     with torch.no_grad():
         if few(n_batch * n_steps, n_hidden):
-            return few_steps(*tensors, numbers=numbers)
-        return forward(tensors, numbers, saved=False)[0]
+            return STEPS.few(tensors[0], tensors[1:], numbers)
+        path, y, z = forward(tensors, numbers, saved=False)[0]
+        return path.transpose(0, 1), y, z
 
 
 def _check(tensors: Sequence[Tensor]) -> None:
@@ -67,33 +60,10 @@ def _check(tensors: Sequence[Tensor]) -> None:
     call.fits(tensors[0], NAMES, tensors[1:], (state, state, square, square, (n_hidden, d_in), (n_hidden,)))
 
 
-class CoRNNNative(torch.autograd.Function):
-    """The map of `reference.cornn`, its tensors after fixed constants. Differentiable once."""
-
-    @staticmethod
-    def forward(ctx: Any, numbers: Constants, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        result, kept, ctx.n_block = forward(tensors, numbers, saved=True)
-        ctx.numbers = numbers
-        ctx.save_for_backward(tensors[0], *tensors[3:], *kept)  # u, W, Wcal, V, b
-        ctx.set_materialize_grads(False)
-        return result
-
-    @staticmethod
-    @once
-    def backward(
-        ctx: Any, d_outputs: Tensor | None, d_y: Tensor | None, d_z: Tensor | None
-    ) -> tuple[Tensor | None, ...]:
-        u, W, Wcal, V, b, *kept = ctx.saved_tensors
-        needs = ctx.needs_input_grad[1:]
-        return None, *backward(
-            (u, W, Wcal, V, b), kept, (d_outputs, d_y, d_z), needs, ctx.numbers, ctx.n_block
-        )
-
-
 def forward(
     tensors: Sequence[Tensor], numbers: Constants, saved: bool
 ) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, ...], int]:
-    """The result; what is saved: forces, and states before each block (blocks, B, 2P); steps in a block."""
+    """Path, last y and z; what is saved: forces, states before blocks (blocks, B, 2P); steps in a block."""
     u, *others = tensors
     library = of_this_run(SOURCE, u.dtype)
     n_batch, n_steps, d_in = u.shape
@@ -122,46 +92,7 @@ def forward(
         call.integers(*u.stride()[:2]),
         *map(call.pointer, (*contiguous, *buffers)),
     )
-    return (outputs.transpose(0, 1), y_last, z_last), kept, n_block
-
-
-def backward(
-    tensors: Sequence[Tensor],
-    kept: Sequence[Tensor],
-    incoming: Incoming,
-    needs: Sequence[bool],
-    numbers: Constants,
-    n_block: int,
-) -> Gradients:
-    """Gradients of u, y, z, W, Wcal, V and b; None where none is wanted. `tensors`: all but y and z."""
-    (u, W, Wcal, V, b), (forces, states), (d_outputs, *d_last) = tensors, kept, incoming
-    library = of_this_run(SOURCE, u.dtype)
-    n_batch, n_steps, d_in = u.shape
-    n_hidden = len(W)
-    n_threads, n_tile, _ = _split(u, n_hidden)
-    u = call.in_rows(u)
-    d_outputs = None if d_outputs is None else call.in_rows(d_outputs)
-    contiguous = [None if x is None else x.contiguous() for x in (W, Wcal, V, b, forces, states)]
-    d_last = [None if x is None else x.contiguous() for x in d_last]
-    want_u, want_y, want_z, *want_weights = needs
-    d_u = empty((n_steps, n_batch, d_in), u.dtype) if want_u else None
-    d_y, d_z = u.new_empty(n_batch, n_hidden), u.new_empty(n_batch, n_hidden)
-    shapes = ((n_hidden, n_hidden), (n_hidden, n_hidden), (n_hidden, d_in), (n_hidden,))
-    d_weights = [
-        empty(shape, u.dtype) if want else None for shape, want in zip(shapes, want_weights, strict=True)
-    ]
-    sizes = call.integers(n_batch, n_steps, d_in, n_hidden, n_block, n_tile)
-    room = call.scratch(library, "cornn", n_threads, sizes, u, backward=True)
-    library.cornn_backward(
-        n_threads,
-        sizes,
-        call.reals(*numbers),
-        call.pointer(u),
-        call.integers(*u.stride()[:2], *((0, 0) if d_outputs is None else d_outputs.stride()[:2])),
-        *map(call.pointer, (*contiguous, d_outputs, *d_last, d_u, d_y, d_z, *d_weights, room)),
-    )
-    d_input = None if d_u is None else d_u.transpose(0, 1)
-    return d_input, d_y if want_y else None, d_z if want_z else None, *d_weights
+    return (outputs, y_last, z_last), kept, n_block
 
 
 def _split(u: Tensor, n_hidden: int) -> tuple[int, int, int]:
@@ -182,25 +113,45 @@ def kept_shapes(u: Tensor, y: Tensor, *others: Tensor, **constants: Any) -> Shap
     return (n_steps, n_batch, n_hidden), (n_steps, n_batch, n_padded), (n_blocks, n_batch, 2 * n_padded)
 
 
-def run(*tensors: Tensor, dt: float, gamma: float, epsilon: float, damping: str) -> Run:
-    """The forward pass for an operator of torch: `operators.Kernel`."""
+def run(*tensors: Tensor, **named: Any) -> Run:
+    """The forward pass, see `operators.Kernel`."""
     _check(tensors)
-    (outputs, y, z), kept, n_block = forward(tensors, constants(dt, gamma, epsilon, damping), saved=True)
-    return y, z, [outputs.transpose(0, 1), *kept], n_block
+    (path, y, z), kept, n_block = forward(tensors, constants(**named), saved=True)
+    return y, z, [path, *kept], n_block
 
 
 def gradients(
-    tensors: Sequence[Tensor],
-    kept: Sequence[Tensor],
-    number: int,
-    incoming: Incoming,
-    needs: Sequence[bool],
-    *,
-    dt: float,
-    gamma: float,
-    epsilon: float,
-    damping: str,
+    tensors: Tensors, kept: Tensors, number: int, incoming: Incoming, needs: Needs, **named: Any
 ) -> Gradients:
-    """Gradients for an operator of torch: `operators.Kernel`."""
-    numbers = constants(dt, gamma, epsilon, damping)
-    return backward((tensors[0], *tensors[3:]), kept[1:], incoming, needs, numbers, number)
+    """Gradients of all tensors, see `operators.Kernel`. `number`: steps in a block."""
+    (u, _, _, W, Wcal, V, b), (_, forces, states), (d_outputs, *d_last) = tensors, kept, incoming
+    library = of_this_run(SOURCE, u.dtype)
+    n_batch, n_steps, d_in = u.shape
+    n_hidden = len(W)
+    n_threads, n_tile, _ = _split(u, n_hidden)
+    u = call.in_rows(u)
+    d_outputs = None if d_outputs is None else call.in_rows(d_outputs)
+    contiguous = [None if x is None else x.contiguous() for x in (W, Wcal, V, b, forces, states)]
+    d_last = [None if x is None else x.contiguous() for x in d_last]
+    want_u, want_y, want_z, *want_weights = needs
+    d_u = empty((n_steps, n_batch, d_in), u.dtype) if want_u else None
+    d_y, d_z = u.new_empty(n_batch, n_hidden), u.new_empty(n_batch, n_hidden)
+    shapes = ((n_hidden, n_hidden), (n_hidden, n_hidden), (n_hidden, d_in), (n_hidden,))
+    d_weights = [
+        empty(shape, u.dtype) if want else None for shape, want in zip(shapes, want_weights, strict=True)
+    ]
+    sizes = call.integers(n_batch, n_steps, d_in, n_hidden, number, n_tile)
+    room = call.scratch(library, "cornn", n_threads, sizes, u, backward=True)
+    library.cornn_backward(
+        n_threads,
+        sizes,
+        call.reals(*constants(**named)),
+        call.pointer(u),
+        call.integers(*u.stride()[:2], *((0, 0) if d_outputs is None else d_outputs.stride()[:2])),
+        *map(call.pointer, (*contiguous, d_outputs, *d_last, d_u, d_y, d_z, *d_weights, room)),
+    )
+    d_input = None if d_u is None else d_u.transpose(0, 1)
+    return d_input, d_y if want_y else None, d_z if want_z else None, *d_weights
+
+
+PASSES = Passes(run, gradients, reads=(0, 3, 4, 5, 6), reads_path=False)

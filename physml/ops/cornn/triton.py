@@ -13,15 +13,11 @@ import torch
 from torch import Tensor
 
 from physml.ops.cornn.autograd import Constants, constants
-from physml.ops.derivatives import once, recorded
-from physml.ops.triton.available import refusal as unavailable
-from physml.ops.triton.inputs import drive, rows
+from physml.ops.derivatives import Gradients, recorded
+from physml.ops.operators import Incoming, Needs, Passes, Recurrence, Run, Tensors, outputs_of
+from physml.ops.triton.available import refusal as refusal
+from physml.ops.triton.inputs import drive, in_dtype, of_inputs, of_last_states
 from physml.ops.triton.launch import on_device, packed, plan
-
-
-def refusal(*tensors: Tensor) -> str | None:
-    """The reason why Triton cannot take this case, or None."""
-    return unavailable(*tensors)
 
 
 def _steps(
@@ -78,57 +74,37 @@ def _steps_back(
     return delta
 
 
-def _results(path_y: Tensor, last_z: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """The results of the recurrence; the last y is a copy, which does not keep the path alive."""
-    return path_y[1:].to(dtype).transpose(0, 1), path_y[-1].to(dtype, copy=True), last_z.to(dtype)
+def run(*tensors: Tensor, **named: Any) -> Run:
+    """The forward pass, see `operators.Kernel`. The last y is a copy, which does not keep the path alive."""
+    numbers, dtype = constants(**named), tensors[0].dtype
+    forces, path_y, path_z, last_z = _steps(tensors, numbers, saved=True)
+    return path_y[-1].to(dtype, copy=True), last_z.to(dtype), [path_y, forces, path_z], 0
 
 
-class CoRNNFunction(torch.autograd.Function):
-    """The map of `reference.cornn`, its tensors after fixed constants. Differentiable once."""
-
-    @staticmethod
-    def forward(ctx: Any, numbers: Constants, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        forces, path_y, path_z, last_z = _steps(tensors, numbers, saved=True)
-        u, _, _, W, Wcal, V, _ = tensors
-        ctx.save_for_backward(u, forces, path_y, path_z, W, Wcal, V)
-        ctx.numbers = numbers
-        ctx.set_materialize_grads(False)
-        return _results(path_y, last_z, u.dtype)
-
-    @staticmethod
-    @once
-    def backward(
-        ctx: Any, d_outputs: Tensor | None, d_y: Tensor | None, d_z: Tensor | None
-    ) -> tuple[Tensor | None, ...]:
-        u, forces, path_y, path_z, W, Wcal, V = ctx.saved_tensors
-        _, need_u, need_y, need_z, need_W, need_Wcal, need_V, need_b = ctx.needs_input_grad
-        states = torch.zeros_like(path_y[:2])
-        for state, gradient in zip(states, (d_y, d_z), strict=True):
-            if gradient is not None:
-                state.copy_(gradient)
-        d_y, d_z = states
-        delta = _steps_back(forces, d_outputs, d_y, d_z, W, Wcal, ctx.numbers)
-        flat = delta.flatten(0, 1)
-        d_u = (flat @ V.float()).view(*delta.shape[:2], -1).transpose(0, 1) if need_u else None
-        gradients = (
-            d_u,
-            d_y if need_y else None,
-            d_z if need_z else None,
-            flat.t() @ path_y[:-1].flatten(0, 1) if need_W else None,
-            flat.t() @ path_z[:-1].flatten(0, 1) if need_Wcal else None,
-            flat.t() @ rows(u) if need_V else None,
-            flat.sum(0) if need_b else None,
-        )
-        return (None, *(None if x is None else x.to(u.dtype) for x in gradients))
+def gradients(
+    tensors: Tensors, kept: Tensors, number: int, incoming: Incoming, needs: Needs, **named: Any
+) -> Gradients:
+    """Gradients of all tensors, see `operators.Kernel`."""
+    (u, _, _, W, Wcal, V, _), (path_y, forces, path_z), (d_outputs, *d_last) = tensors, kept, incoming
+    need_u, need_y, need_z, need_W, need_Wcal, need_V, need_b = needs
+    d_y, d_z = of_last_states(path_y, d_last)
+    numbers = constants(**named)
+    delta = _steps_back(forces, d_outputs, d_y, d_z, W, Wcal, numbers)
+    flat, (d_u, d_V, d_b) = delta.flatten(0, 1), of_inputs(delta, u, V, (need_u, need_V, need_b))
+    d_W = flat.t() @ path_y[:-1].flatten(0, 1) if need_W else None
+    d_Wcal = flat.t() @ path_z[:-1].flatten(0, 1) if need_Wcal else None
+    d_states = d_y if need_y else None, d_z if need_z else None
+    return in_dtype(u.dtype, d_u, *d_states, d_W, d_Wcal, d_V, d_b)
 
 
-def cornn(
-    *tensors: Tensor, dt: float, gamma: float, epsilon: float, damping: str
-) -> tuple[Tensor, Tensor, Tensor]:
+PASSES = Passes(run, gradients, reads=(0, 3, 4, 5))
+
+
+def cornn(*tensors: Tensor, **named: Any) -> tuple[Tensor, Tensor, Tensor]:
     """`reference.cornn` for fixed dt, gamma and epsilon, on a GPU; differentiable once."""
-    numbers = constants(dt, gamma, epsilon, damping)
     if recorded(*tensors):
-        return CoRNNFunction.apply(numbers, *tensors)
+        return Recurrence.apply(PASSES, named, *tensors)
     with torch.no_grad():
-        _, path_y, _, last_z = _steps(tensors, numbers, saved=False)
-        return _results(path_y, last_z, tensors[0].dtype)
+        _, path_y, _, last_z = _steps(tensors, constants(**named), saved=False)
+        dtype = tensors[0].dtype
+        return outputs_of(path_y, tensors), path_y[-1].to(dtype, copy=True), last_z.to(dtype)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from physml.ops.elu.autograd import slope_times
+from physml.ops.elu.autograd import Elu
 from physml.ops.native import call
 from physml.ops.native.library import load
 
@@ -24,7 +24,7 @@ def elu(x: Tensor) -> Tensor:
     return EluNative.apply(x)
 
 
-class EluNative(torch.autograd.Function):
+class EluNative(Elu):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         x = x.contiguous()
@@ -34,7 +34,3 @@ class EluNative(torch.autograd.Function):
         load(SOURCE, x.dtype).elu_forward(n_threads, sizes, call.pointer(x), call.pointer(out))
         ctx.save_for_backward(out)
         return out
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        return slope_times(grad, *ctx.saved_tensors)

@@ -1,5 +1,6 @@
 """The step in C: gate.c. Axes: N nodes, H channels."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,7 @@ from physml.ops.native.library import load
 SOURCE = Path(__file__).with_name("gate.c")
 PARALLEL = 1e6  # numbers (N + E, H) above which threads are worth being started
 
-
-def refusal(x: Tensor, new: Tensor, q: Tensor, share: Tensor | None = None) -> str | None:
-    """The reason why native code can't compute this case, told by p = 2; None if it can."""
-    return call.refusal(SOURCE, x, new, q, *([] if share is None else [share]), TWICE_P=4)
+refusal = partial(call.refusal, SOURCE, TWICE_P=4)  # told by p = 2
 
 
 def gate(

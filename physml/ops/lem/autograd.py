@@ -18,18 +18,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from physml.ops.derivatives import Gradients, once, recorded
+from physml.ops.derivatives import Gradients, recorded
 from physml.ops.native import pool
-from physml.ops.operators import Incoming, Run, Shapes
+from physml.ops.operators import Incoming, Needs, Passes, Recurrence, Run, Shapes, Tensors, outputs_of
 from physml.ops.sequence import Clip
 
 STEPS = 64  # at most in a block: all views of more would stay alive and make Python collect garbage
 BLOCK = 1 << 16  # numbers in one (steps, B, H) block of the backward pass: 256 KiB in float32
-
-
-def _empty(like: Tensor, *shape: int) -> Tensor:
-    """Uninitialised; on a CPU from memory that is already warm, as fresh pages cost a sixth of the time."""
-    return pool.empty(shape, like.dtype) if like.device.type == "cpu" else like.new_empty(shape)
 
 
 class _Path:
@@ -38,14 +33,19 @@ class _Path:
     def __init__(self, u: Tensor, y: Tensor, z: Tensor, n_rows: int, saved: bool) -> None:
         (n_batch, n_steps, d_in), n_hidden = u.shape, y.shape[1]
         width = n_hidden + d_in + 1
-        self.y = _empty(u, n_steps + 1, n_batch, width)  # at n: [y_{n-1} | u_n | 1]
-        self.z = _empty(u, n_steps, n_batch, width)  # at n: [z_n | u_n | 1]
+        self.y = pool.beside(u, n_steps + 1, n_batch, width)  # at n: [y_{n-1} | u_n | 1]
+        self.z = pool.beside(u, n_steps, n_batch, width)  # at n: [z_n | u_n | 1]
         for operand in (self.y[:n_steps], self.z):
             operand[..., n_hidden:-1] = u.transpose(0, 1)
             operand[..., -1] = 1
         self.y[0, :, :n_hidden] = y
         # At n: [tanh of z, step of z, step of y, tanh of y]; without gates the two tanh.
-        self.values = _empty(u, n_steps if saved else 1, n_batch, n_rows)
+        self.values = pool.beside(u, n_steps if saved else 1, n_batch, n_rows)
+        self.n_hidden = n_hidden
+
+    def last(self) -> tuple[Tensor, Tensor]:
+        """The last y and z, as copies: a carried state must not keep the whole path alive."""
+        return self.y[-1, :, : self.n_hidden].clone(), self.z[-1, :, : self.n_hidden].clone()
 
 
 def forward(tensors: Sequence[Tensor], dt: float, clip: Clip, saved: bool) -> _Path:
@@ -105,46 +105,26 @@ def _factors(values: Tensor, y: Tensor, z: Tensor, dt: float, clip: Clip, out: T
     return 1 - step_y
 
 
-class LEMFunction(torch.autograd.Function):
-    """The map of `reference.lem`, its tensors in the same order after the constants. Differentiable once."""
-
-    @staticmethod
-    def forward(ctx: Any, dt: float, clip: Clip, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        path = forward(tensors, dt, clip, saved=True)
-        _, _, z, W, Wy, V, _ = tensors
-        n_hidden = Wy.shape[0]
-        ctx.save_for_backward(path.y, path.z, path.values, z, W, Wy, V)
-        ctx.dt, ctx.clip = dt, clip
-        ctx.set_materialize_grads(False)
-        outputs = path.y[1:, :, :n_hidden].transpose(0, 1)
-        # Copies: a carried state must not keep the whole path alive.
-        return outputs, path.y[-1, :, :n_hidden].clone(), path.z[-1, :, :n_hidden].clone()
-
-    @staticmethod
-    @once
-    def backward(
-        ctx: Any, d_outputs: Tensor | None, d_y: Tensor | None, d_z: Tensor | None
-    ) -> tuple[Tensor | None, ...]:
-        *saved, z, W, Wy, V = ctx.saved_tensors
-        incoming = d_outputs, d_y, d_z
-        return (
-            None,
-            None,
-            *_backward((z, W, Wy, V), saved, incoming, ctx.needs_input_grad[2], ctx.dt, ctx.clip),
-        )
+def kept_shapes(
+    u: Tensor, y: Tensor, z: Tensor, W: Tensor, Wy: Tensor, V: Tensor, b: Tensor, **constants: Any
+) -> Shapes:
+    """Shapes of the tensors that `run` saves for backward."""
+    (n_batch, n_steps, _), width = u.shape, y.shape[1] + u.shape[2] + 1
+    return (n_steps + 1, n_batch, width), (n_steps, n_batch, width), (n_steps, n_batch, V.shape[0])
 
 
-def _backward(
-    tensors: Sequence[Tensor],
-    saved: Sequence[Tensor],
-    incoming: Incoming,
-    needs_u: bool,
-    dt: float,
-    clip: Clip,
+def run(*tensors: Tensor, dt: float, clip: Clip) -> Run:
+    """The forward pass, see `operators.Kernel`."""
+    path = forward(tensors, dt, clip, saved=True)
+    return *path.last(), [path.y, path.z, path.values], 0
+
+
+def gradients(
+    tensors: Tensors, kept: Tensors, number: int, incoming: Incoming, needs: Needs, *, dt: float, clip: Clip
 ) -> Gradients:
-    """Gradients of all tensors. `tensors`: z, W, Wy and V; `saved`: what `_Path` has."""
-    z0, W, Wy, V = tensors
-    operands_y, operands_z, values = saved
+    """Gradients of all tensors, see `operators.Kernel`. `kept`: what `_Path` has."""
+    z0, W, Wy, V = tensors[2:6]
+    operands_y, operands_z, values = kept
     d_outputs, d_y, d_z = incoming
     n_steps, n_batch, n_rows = values.shape
     n_hidden, split, gated = Wy.shape[0], W.shape[0], W.shape[0] > Wy.shape[0]
@@ -152,7 +132,7 @@ def _backward(
 
     d_weight_y = W.new_zeros(split, operands_y.shape[2])  # (3H, K)
     d_weight_z = W.new_zeros(n_hidden, operands_z.shape[2])  # (H, K)
-    d_u = _empty(values, n_steps, n_batch, V.shape[1]) if needs_u else None
+    d_u = pool.beside(values, n_steps, n_batch, V.shape[1]) if needs[0] else None
     d_z = torch.zeros_like(z0) if d_z is None else d_z.clone()
     d_z_wide = d_z.unsqueeze(1)  # the same numbers as (B, 1, H)
     d_path = z0.new_zeros(n_block + 1, n_batch, n_hidden)  # gradients of the states y before and after
@@ -217,42 +197,13 @@ def _backward(
     )
 
 
-def kept_shapes(
-    u: Tensor, y: Tensor, z: Tensor, W: Tensor, Wy: Tensor, V: Tensor, b: Tensor, **constants: Any
-) -> Shapes:
-    """Shapes of the tensors that `run` saves for backward."""
-    (n_batch, n_steps, _), width = u.shape, y.shape[1] + u.shape[2] + 1
-    return (n_steps + 1, n_batch, width), (n_steps, n_batch, width), (n_steps, n_batch, V.shape[0])
-
-
-def run(*tensors: Tensor, dt: float, clip: Clip) -> Run:
-    """The forward pass for an operator of torch: `operators.Kernel`."""
-    path = forward(tensors, dt, clip, saved=True)
-    n_hidden = tensors[1].shape[1]
-    y, z = path.y[-1, :, :n_hidden].clone(), path.z[-1, :, :n_hidden].clone()
-    return y, z, [path.y, path.z, path.values], 0
-
-
-def gradients(
-    tensors: Sequence[Tensor],
-    kept: Sequence[Tensor],
-    number: int,
-    incoming: Incoming,
-    needs: Sequence[bool],
-    *,
-    dt: float,
-    clip: Clip,
-) -> Gradients:
-    """Gradients for an operator of torch: `operators.Kernel`."""
-    return _backward(tensors[2:6], kept, incoming, needs[0], dt, clip)
+PASSES = Passes(run, gradients, reads=(2, 3, 4, 5))
 
 
 def lem(*tensors: Tensor, dt: float, clip: Clip) -> tuple[Tensor, Tensor, Tensor]:
     """`reference.lem`, five times as fast on a CPU for small H; differentiable once."""
     if recorded(*tensors):
-        return LEMFunction.apply(dt, clip, *tensors)
+        return Recurrence.apply(PASSES, {"dt": dt, "clip": clip}, *tensors)
     with torch.no_grad():
         path = forward(tensors, dt, clip, saved=False)
-    n_hidden = tensors[1].shape[1]
-    y, z = path.y[-1, :, :n_hidden].clone(), path.z[-1, :, :n_hidden].clone()
-    return path.y[1:, :, :n_hidden].transpose(0, 1), y, z
+    return outputs_of(path.y, tensors), *path.last()

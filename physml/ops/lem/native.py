@@ -4,7 +4,8 @@ One call per pass. Here memory is laid out and autograd is served; all arithmeti
 """
 
 import ctypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ import torch
 from torch import Tensor
 
 from physml.base.check import has_shape
-from physml.ops.derivatives import Gradients, once, recorded
-from physml.ops.lem.steps import few_steps
+from physml.ops.derivatives import Gradients, recorded
+from physml.ops.lem.steps import STEPS, numbers
 from physml.ops.native import call, pool
 from physml.ops.native.library import of_this_run
-from physml.ops.native.stepping import few, worth_packing
-from physml.ops.operators import Incoming, Run, Shapes
+from physml.ops.native.stepping import few
+from physml.ops.native.stepping import pays as pays
+from physml.ops.operators import Incoming, Needs, Passes, Recurrence, Run, Shapes, Tensors, outputs_of
 from physml.ops.sequence import Clip
 
 SOURCE = Path(__file__).with_name("lem.c")
@@ -27,6 +29,8 @@ KEPT = ("path", "kept")
 LAST = ("last_y", "last_z")
 INCOMING = ("d_outputs", "d_last_y", "d_last_z")
 STRIDES = ("u_batch", "u_step", "u_feature", "d_batch", "d_step", "d_unit")
+
+refusal = partial(call.refusal, SOURCE, load=of_this_run)
 
 ROWS = 32  # of the batch in a group: whole register tiles, and their states stay in the nearest cache
 NEAR = 1 << 21  # bytes of weights up to which a cache gives them fast enough to be read for every group
@@ -60,16 +64,6 @@ class Call(ctypes.Structure):
         room = pool.empty((library.lem_room(ctypes.byref(self), backward),), dtype)
         self.room = room.data_ptr()
         (library.lem_backward if backward else library.lem_forward)(ctypes.byref(self))
-
-
-def refusal(u: Tensor, *others: Tensor) -> str | None:
-    """The reason why native code can't compute this; None if it can."""
-    return call.refusal(SOURCE, u, *others, load=of_this_run)
-
-
-def pays(n_batch: int, n_steps: int, n_hidden: int, trained: bool) -> bool:
-    """True if it is the fastest."""
-    return not trained or worth_packing(n_batch, n_steps, n_hidden)
 
 
 def _call(tensors: tuple[Tensor | None, ...], dt: float, clip: Clip, n_threads: int) -> Call:
@@ -125,60 +119,6 @@ def _forward(
     return path, kept, last_y, last_z
 
 
-class LEMNative(torch.autograd.Function):
-    """The map of `reference.lem`, its tensors in the same order after the constants. Differentiable once."""
-
-    @staticmethod
-    def forward(ctx: Any, dt: float, clip: Clip, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        path, kept, last_y, last_z = _forward(tensors, dt, clip, keep=True)
-        ctx.save_for_backward(*tensors[:-1], path, kept)  # all but b
-        ctx.dt, ctx.clip, ctx.n_threads = dt, clip, torch.get_num_threads()
-        ctx.set_materialize_grads(False)
-        return path[..., : last_y.shape[1]].transpose(0, 1), last_y, last_z
-
-    @staticmethod
-    @once
-    def backward(
-        ctx: Any, d_outputs: Tensor | None, d_last_y: Tensor | None, d_last_z: Tensor | None
-    ) -> tuple[Tensor | None, ...]:
-        *tensors, path, kept = ctx.saved_tensors
-        incoming = d_outputs, d_last_y, d_last_z
-        needs = ctx.needs_input_grad[2:]
-        return None, None, *_backward(tensors, path, kept, incoming, needs, ctx.dt, ctx.clip, ctx.n_threads)
-
-
-def _backward(
-    tensors: Sequence[Tensor],
-    path: Tensor,
-    kept: Tensor,
-    incoming: Incoming,
-    needs: Sequence[bool],
-    dt: float,
-    clip: Clip,
-    n_threads: int,
-) -> Gradients:
-    """Gradients of `tensors`, all but b, and of b. `n_threads`: of the forward pass, which orders `kept`."""
-    u, *weights = tensors
-    y, z, W, Wy, V = (x.contiguous() for x in weights)
-    d_outputs, *d_last = incoming
-    d_last = [None if x is None else x.contiguous() for x in d_last]
-    arguments = _call((u, y, z, W, Wy, V, None), dt, clip, n_threads)
-    arguments.point(KEPT, (path, kept))
-    arguments.point(INCOMING, (d_outputs, *d_last))
-    if d_outputs is not None:
-        arguments.d_batch, arguments.d_step, arguments.d_unit = d_outputs.stride()
-    (n_batch, n_steps, d_in), n_rows = u.shape, V.shape[0]
-    shapes = ((n_steps, n_batch, d_in), y.shape, z.shape, W.shape, Wy.shape, V.shape, (n_rows,))
-    gradients = [
-        pool.empty(tuple(shape), u.dtype) if needed or name in ("y", "z") else None
-        for name, shape, needed in zip(TENSORS, shapes, needs, strict=True)
-    ]
-    arguments.point([f"d_{name}" for name in TENSORS], gradients)
-    arguments.run(of_this_run(SOURCE, u.dtype), True, u.dtype)
-    d_u, *others = gradients
-    return None if d_u is None else d_u.transpose(0, 1), *others
-
-
 def kept_shapes(u: Tensor, y: Tensor, z: Tensor, W: Tensor, *others: Tensor, **constants: Any) -> Shapes:
     """Shapes of the tensors that `run` saves for backward."""
     (n_batch, n_steps, _), n_hidden = u.shape, int(y.shape[1])  # a symbol while torch traces
@@ -189,7 +129,7 @@ def kept_shapes(u: Tensor, y: Tensor, z: Tensor, W: Tensor, *others: Tensor, **c
 
 
 def run(*tensors: Tensor, dt: float, clip: Clip) -> Run:
-    """The forward pass for an operator of torch: `operators.Kernel`."""
+    """The forward pass, see `operators.Kernel`."""
     _check(tensors)
     n_threads = torch.get_num_threads()
     path, kept, y, z = _forward(tensors, dt, clip, keep=True)
@@ -198,31 +138,47 @@ def run(*tensors: Tensor, dt: float, clip: Clip) -> Run:
 
 
 def gradients(
-    tensors: Sequence[Tensor],
-    kept: Sequence[Tensor],
-    number: int,
-    incoming: Incoming,
-    needs: Sequence[bool],
-    *,
-    dt: float,
-    clip: Clip,
+    tensors: Tensors, kept: Tensors, number: int, incoming: Incoming, needs: Needs, *, dt: float, clip: Clip
 ) -> Gradients:
-    """Gradients for an operator of torch: `operators.Kernel`."""
-    path, rest = kept
-    return _backward(tensors[:-1], path, rest, incoming, needs, dt, clip, number)
+    """Gradients of all tensors, see `operators.Kernel`.
+
+    `number`: threads of the forward pass, which orders what is kept.
+    """
+    u, *weights = tensors[:-1]
+    y, z, W, Wy, V = (x.contiguous() for x in weights)
+    d_outputs, *d_last = incoming
+    d_last = [None if x is None else x.contiguous() for x in d_last]
+    arguments = _call((u, y, z, W, Wy, V, None), dt, clip, number)
+    arguments.point(KEPT, kept)
+    arguments.point(INCOMING, (d_outputs, *d_last))
+    if d_outputs is not None:
+        arguments.d_batch, arguments.d_step, arguments.d_unit = d_outputs.stride()
+    (n_batch, n_steps, d_in), n_rows = u.shape, V.shape[0]
+    shapes = ((n_steps, n_batch, d_in), y.shape, z.shape, W.shape, Wy.shape, V.shape, (n_rows,))
+    results = [
+        pool.empty(tuple(shape), u.dtype) if needed or name in ("y", "z") else None
+        for name, shape, needed in zip(TENSORS, shapes, needs, strict=True)
+    ]
+    arguments.point([f"d_{name}" for name in TENSORS], results)
+    arguments.run(of_this_run(SOURCE, u.dtype), True, u.dtype)
+    d_u, *others = results
+    return None if d_u is None else d_u.transpose(0, 1), *others
+
+
+PASSES = Passes(run, gradients, reads=(0, 1, 2, 3, 4, 5))
 
 
 def lem(*tensors: Tensor, dt: float, clip: Clip) -> tuple[Tensor, Tensor, Tensor]:
     """`reference.lem` in C; differentiable once. Errors: InputError where shapes or dtypes do not match."""
-    _check(tensors)
     if recorded(*tensors):
-        return LEMNative.apply(dt, clip, *tensors)
+        return Recurrence.apply(PASSES, {"dt": dt, "clip": clip}, *tensors)
+    _check(tensors)
     (n_batch, n_steps, _), n_hidden = tensors[0].shape, tensors[1].shape[1]
     with torch.no_grad():
         if few(n_batch * n_steps, n_hidden):
-            return few_steps(*tensors, dt=dt, clip=clip)
+            return STEPS.few(tensors[0], tensors[1:], numbers(tensors[3], tensors[4], dt, clip))
         path, _, y, z = _forward(tensors, dt, clip, keep=False)
-    return path[..., : y.shape[1]].transpose(0, 1), y, z
+    return outputs_of(path, tensors), y, z
 
 
 def _check(tensors: tuple[Tensor, ...]) -> None:

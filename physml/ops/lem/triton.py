@@ -7,23 +7,18 @@ sums are float32 whatever the dtype of the weights.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from physml.ops.derivatives import once, recorded
+from physml.ops.derivatives import Gradients, recorded
+from physml.ops.operators import Incoming, Needs, Passes, Recurrence, Run, Tensors, outputs_of
 from physml.ops.sequence import Clip
-from physml.ops.triton.available import refusal as unavailable
-from physml.ops.triton.inputs import drive, rows
+from physml.ops.triton.available import refusal as refusal
+from physml.ops.triton.inputs import drive, in_dtype, of_inputs, of_last_states
 from physml.ops.triton.launch import on_device, packed, plan
 
 Path = tuple[Tensor, Tensor, Tensor, Tensor]
-
-
-def refusal(*tensors: Tensor) -> str | None:
-    """The reason why Triton cannot take this case, or None."""
-    return unavailable(*tensors)
 
 
 def _matrices(W: Tensor, Wy: Tensor) -> list[Tensor]:
@@ -92,54 +87,37 @@ def _steps_back(
     return delta
 
 
-def _results(path_y: Tensor, last_z: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """The results of the recurrence; the last y is a copy, which does not keep the path alive."""
-    return path_y[1:].to(dtype).transpose(0, 1), path_y[-1].to(dtype, copy=True), last_z.to(dtype)
+def run(*tensors: Tensor, dt: float, clip: Clip) -> Run:
+    """The forward pass, see `operators.Kernel`. The last y is a copy, which does not keep the path alive."""
+    values, path_y, path_z, last_z = _steps(tensors, dt, clip, saved=True)
+    dtype = tensors[0].dtype
+    return path_y[-1].to(dtype, copy=True), last_z.to(dtype), [path_y, values, path_z], 0
 
 
-class LEMFunction(torch.autograd.Function):
-    """The map of `reference.lem`, its tensors in the same order after the constants. Differentiable once."""
+def gradients(
+    tensors: Tensors, kept: Tensors, number: int, incoming: Incoming, needs: Needs, *, dt: float, clip: Clip
+) -> Gradients:
+    """Gradients of all tensors, see `operators.Kernel`."""
+    (u, _, _, W, Wy, V, _), (path_y, values, path_z), (d_outputs, *d_last) = tensors, kept, incoming
+    need_u, need_y, need_z, need_W, need_Wy, need_V, need_b = needs
+    d_y, d_z = of_last_states(path_y, d_last)
+    delta = _steps_back(values, path_y, path_z, d_outputs, d_y, d_z, W, Wy, dt, clip)
+    d_u, d_V, d_b = of_inputs(delta, u, V, (need_u, need_V, need_b))
+    flat, split = delta.flatten(0, 1), len(W)
+    d_W = flat[:, :split].t() @ path_y[:-1].flatten(0, 1) if need_W else None
+    d_Wy = flat[:, split:].t() @ path_z[1:].flatten(0, 1) if need_Wy else None
+    d_states = d_y if need_y else None, d_z if need_z else None
+    return in_dtype(u.dtype, d_u, *d_states, d_W, d_Wy, d_V, d_b)
 
-    @staticmethod
-    def forward(ctx: Any, dt: float, clip: Clip, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        values, path_y, path_z, last_z = _steps(tensors, dt, clip, saved=True)
-        u, _, _, W, Wy, V, _ = tensors
-        ctx.save_for_backward(u, values, path_y, path_z, W, Wy, V)
-        ctx.dt, ctx.clip = dt, clip
-        ctx.set_materialize_grads(False)
-        return _results(path_y, last_z, u.dtype)
 
-    @staticmethod
-    @once
-    def backward(
-        ctx: Any, d_outputs: Tensor | None, d_y: Tensor | None, d_z: Tensor | None
-    ) -> tuple[Tensor | None, ...]:
-        u, values, path_y, path_z, W, Wy, V = ctx.saved_tensors
-        _, _, need_u, need_y, need_z, need_W, need_Wy, need_V, need_b = ctx.needs_input_grad
-        states = torch.zeros_like(path_y[:2])
-        for state, gradient in zip(states, (d_y, d_z), strict=True):
-            if gradient is not None:
-                state.copy_(gradient)
-        d_y, d_z = states
-        delta = _steps_back(values, path_y, path_z, d_outputs, d_y, d_z, W, Wy, ctx.dt, ctx.clip)
-        flat, split = delta.flatten(0, 1), len(W)
-        d_u = (flat @ V.float()).view(*delta.shape[:2], -1).transpose(0, 1) if need_u else None
-        gradients = (
-            d_u,
-            d_y if need_y else None,
-            d_z if need_z else None,
-            flat[:, :split].t() @ path_y[:-1].flatten(0, 1) if need_W else None,
-            flat[:, split:].t() @ path_z[1:].flatten(0, 1) if need_Wy else None,
-            flat.t() @ rows(u) if need_V else None,
-            flat.sum(0) if need_b else None,
-        )
-        return (None, None, *(None if x is None else x.to(u.dtype) for x in gradients))
+PASSES = Passes(run, gradients, reads=(0, 3, 4, 5))
 
 
 def lem(*tensors: Tensor, dt: float, clip: Clip) -> tuple[Tensor, Tensor, Tensor]:
     """`reference.lem` on a GPU; differentiable once."""
     if recorded(*tensors):
-        return LEMFunction.apply(dt, clip, *tensors)
+        return Recurrence.apply(PASSES, {"dt": dt, "clip": clip}, *tensors)
     with torch.no_grad():
         _, path_y, _, last_z = _steps(tensors, dt, clip, saved=False)
-        return _results(path_y, last_z, tensors[0].dtype)
+        dtype = tensors[0].dtype
+        return outputs_of(path_y, tensors), path_y[-1].to(dtype, copy=True), last_z.to(dtype)

@@ -105,6 +105,11 @@ def like(x: Tensor) -> Tensor:
     return _pool.empty(tuple(x.shape), x.dtype)
 
 
+def beside(x: Tensor, *shape: int) -> Tensor:
+    """A tensor with arbitrary content, of the type of `x` and on its device; on a CPU in warm memory."""
+    return _pool.empty(shape, x.dtype) if x.device.type == "cpu" else x.new_empty(shape)
+
+
 def clear() -> None:
     """Give all idle memory back to the system."""
     _pool.clear()

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from physml.ops import derivatives
-from physml.ops.backend import bf16_products, resolved
+from physml.ops.backend import bf16_products, note, resolved
+from physml.ops.native import call, pool
 from physml.ops.native.library import Unavailable, of_this_run
 
 PLAIN = (Tensor, nn.Parameter)  # other classes, such as FakeTensor, may have no numbers in memory
@@ -23,6 +24,8 @@ STEP_ROWS = 32  # of a batch up to which this way is worth it for one step, for 
 
 POINTER, SIZE, FLAG, REAL = ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_double
 Kinds = tuple[Any, ...]  # of the arguments of a C function
+Numbers = tuple[float, ...]
+Results = tuple[Tensor, Tensor, Tensor]
 
 
 def fit(backend: str, u: Tensor, others: Sequence[Tensor]) -> bool:
@@ -55,9 +58,9 @@ def few(n_rows: int, n_hidden: int) -> bool:
     return n_rows <= max(16, min(64, n_hidden // 8))
 
 
-def worth_packing(n_batch: int, n_steps: int, n_hidden: int) -> bool:
-    """True if steps with a backward are faster in C than as a loop: weights are packed twice for them."""
-    return n_hidden < 256 or (n_steps > 1 and (n_batch > 1 or n_steps > n_hidden // 128))
+def pays(n_batch: int, n_steps: int, n_hidden: int, trained: bool) -> bool:
+    """True if C is the fastest; for steps with a backward it packs the weights twice."""
+    return not trained or n_hidden < 256 or (n_steps > 1 and (n_batch > 1 or n_steps > n_hidden // 128))
 
 
 def function(source: Path, name: str, kinds: Kinds, dtype: torch.dtype) -> Any:
@@ -77,3 +80,59 @@ def kept_function(source: Path, name: str, kinds: Kinds, dtype: torch.dtype, bf1
         return None
     function.argtypes = kinds
     return function
+
+
+class Steps:
+    """The function in C of a recurrence with states y and z (B, H) and four weights, V and b the last.
+
+    Args:
+        source: its file.
+        name: of the function.
+        numbers: the kinds of its last arguments.
+        layer: the name of the layer, for errors.
+    """
+
+    def __init__(self, source: Path, name: str, numbers: Kinds, layer: str) -> None:
+        self.source, self.name, self.layer = source, name, layer
+        self.kinds = (POINTER, SIZE, SIZE, *[POINTER] * 9, *[SIZE] * 4, *numbers)
+
+    def one(self, u: Tensor, others: tuple[Tensor, ...], numbers: Numbers) -> Results | None:
+        """Output, y and z after one input u (B, D); None without a library. `others`: state and weights."""
+        if (compute := function(self.source, self.name, self.kinds, u.dtype)) is None:
+            return None
+        y = others[0]
+        results = torch.empty_like(y), torch.empty_like(y), torch.empty_like(y)
+        self._run(compute, u, (u.stride(0), 0), (len(u), 1), others, results, numbers)
+        note("native")
+        return results
+
+    def few(self, u: Tensor, others: Sequence[Tensor], numbers: Numbers) -> Results:
+        """Outputs, y and z after a few inputs u (B, T, D); the caller has checked shapes and dtypes."""
+        u, (n_batch, n_steps, _) = call.in_rows(u), u.shape
+        others = tuple(x.contiguous() for x in others)
+        path = pool.empty((n_steps, n_batch, others[0].shape[1]), u.dtype)
+        results = path, torch.empty_like(others[0]), torch.empty_like(others[0])
+        compute = function(self.source, self.name, self.kinds, u.dtype)
+        self._run(compute, u, u.stride()[:2], (n_batch, n_steps), others, results, numbers)
+        return path.transpose(0, 1), *results[1:]
+
+    def _run(
+        self,
+        compute: Any,
+        u: Tensor,
+        strides: tuple[int, ...],
+        sizes: tuple[int, int],
+        others: tuple[Tensor, ...],
+        results: Results,
+        numbers: Numbers,
+    ) -> None:
+        n_batch, n_steps = sizes
+        code = compute(
+            u.data_ptr(),
+            *strides,
+            *[x.data_ptr() for x in others],
+            *[x.data_ptr() for x in results],
+            *(n_steps, n_batch, u.shape[-1], others[0].shape[1]),
+            *numbers,
+        )
+        call.check(code, self.layer)

@@ -4,7 +4,7 @@ from torch import Tensor
 
 from physml.base.errors import InputError
 from physml.graph.rows import Rows
-from physml.ops.backend import Op
+from physml.ops.backend import Op, of_nothing
 from physml.ops.rows_linear import autograd, reference
 
 __all__ = ["rows_linear"]
@@ -18,4 +18,5 @@ def rows_linear(weight: Tensor, rows: Rows, *, backend: str = "auto") -> Tensor:
         raise InputError(
             f"features {tuple(rows.shape)} need a weight (H, {rows.shape[1]}); got {tuple(weight.shape)}."
         )
+    backend = backend if len(rows.value) else of_nothing(backend, weight)
     return _rows_linear(weight, rows.value, rows=rows, backend=backend)

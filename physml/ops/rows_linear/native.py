@@ -1,5 +1,6 @@
 """The map in C: rows_linear.c. Axes: N rows, D columns, H channels."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,7 @@ from physml.ops.native.library import load
 SOURCE = Path(__file__).with_name("rows_linear.c")
 PARALLEL = 4e6  # products above which threads are worth being started
 
-
-def refusal(weight: Tensor, value: Tensor) -> str | None:
-    """The reason why native code can't compute this case; None if it can."""
-    return call.refusal(SOURCE, weight, value)
+refusal = partial(call.refusal, SOURCE)
 
 
 def rows_linear(weight: Tensor, value: Tensor, rows: Rows) -> Tensor:

@@ -1,4 +1,9 @@
-"""The input's part of a recurrence. Axes: B batch, T time, D features, R rows of pre-activations."""
+"""Before and after all steps of a recurrence.
+
+Axes: B batch, T time, D features, H hidden units, R rows of pre-activations.
+"""
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -17,3 +22,28 @@ def drive(u: Tensor, V: Tensor, b: Tensor) -> Tensor:
     """
     x = torch.addmm(b.float(), rows(u), V.float().t())
     return x.view(u.shape[1], u.shape[0], -1)
+
+
+def of_last_states(path: Tensor, incoming: Sequence[Tensor | None]) -> Tensor:
+    """The gradients (2, B, H) of the last y and z in float32, 0 where none comes in; path (T + 1, B, H)."""
+    states = path.new_zeros(2, *path.shape[1:])
+    for state, gradient in zip(states, incoming, strict=True):
+        if gradient is not None:
+            state.copy_(gradient)
+    return states
+
+
+def of_inputs(
+    delta: Tensor, u: Tensor, V: Tensor, needs: tuple[bool, bool, bool]
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Gradients of u, V and b, from those of the pre-activations (T, B, R)."""
+    flat, (need_u, need_V, need_b) = delta.flatten(0, 1), needs
+    return (
+        (flat @ V.float()).view(*delta.shape[:2], -1).transpose(0, 1) if need_u else None,
+        flat.t() @ rows(u) if need_V else None,
+        flat.sum(0) if need_b else None,
+    )
+
+
+def in_dtype(dtype: torch.dtype, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+    return tuple(None if x is None else x.to(dtype) for x in gradients)

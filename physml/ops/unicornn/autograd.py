@@ -7,14 +7,13 @@ that fit the cache: the factors of all their steps are computed at once, from y 
 is changed: backward can run twice.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from physml.ops.derivatives import Gradients, once, recorded
-from physml.ops.operators import Incoming, Run, Shapes
+from physml.ops.derivatives import Gradients, recorded
+from physml.ops.operators import Incoming, Needs, Passes, Recurrence, Run, Shapes, Tensors
 
 STEPS = 64  # at most in a block: all views of more would stay alive and make Python collect garbage
 BLOCK = 1 << 16  # numbers in one (steps, B, H) block of the backward pass: 256 KiB in float32
@@ -48,40 +47,24 @@ def forward(
     return path, kept
 
 
-class UnICORNNFunction(torch.autograd.Function):
-    """The map of `reference.unicornn`, arguments in the same order. Differentiable once."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, push: Tensor, y: Tensor, z: Tensor, w: Tensor, step: Tensor, alpha: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        path, kept = forward(push, y, z, w, step, alpha, _block(push))
-        ctx.save_for_backward(push, w, step, path, kept)
-        ctx.alpha = alpha
-        ctx.set_materialize_grads(False)
-        # Copies: a carried state must not keep the whole path alive.
-        return path[1:].transpose(0, 1), path[-1].clone(), kept[-1].clone()
-
-    @staticmethod
-    @once
-    def backward(
-        ctx: Any, d_outputs: Tensor | None, d_y: Tensor | None, d_z: Tensor | None
-    ) -> tuple[Tensor | None, ...]:
-        *tensors, path, kept = ctx.saved_tensors
-        incoming = d_outputs, d_y, d_z
-        return *_backward(tensors, path, kept, incoming, ctx.needs_input_grad[:5], ctx.alpha), None
+def kept_shapes(push: Tensor, *others: Tensor, **constants: Any) -> Shapes:
+    """Shapes of the tensors that `run` saves for backward."""
+    n_batch, n_steps, n_hidden = push.shape
+    return (n_steps + 1, n_batch, n_hidden), (-(-n_steps // _block(push)), n_batch, n_hidden)
 
 
-def _backward(
-    tensors: Sequence[Tensor],
-    path: Tensor,
-    kept: Tensor,
-    incoming: Incoming,
-    needs: Sequence[bool],
-    alpha: float,
+def run(push: Tensor, y: Tensor, z: Tensor, w: Tensor, step: Tensor, *, alpha: float) -> Run:
+    """The forward pass, see `operators.Kernel`."""
+    path, kept = forward(push, y, z, w, step, alpha, _block(push))
+    # Copies: a carried state must not keep the whole path alive.
+    return path[-1].clone(), kept[-1].clone(), [path, kept], 0
+
+
+def gradients(
+    tensors: Tensors, kept: Tensors, number: int, incoming: Incoming, needs: Needs, *, alpha: float
 ) -> Gradients:
-    """Gradients of all tensors. `tensors`: push, w and step."""
-    push, w, step = tensors
+    """Gradients of all tensors, see `operators.Kernel`."""
+    (push, _, _, w, step), (path, zs) = tensors, kept
     d_outputs, d_y, d_z = incoming
     n_block = _block(push)
     n_batch, n_steps, n_hidden = push.shape
@@ -120,7 +103,7 @@ def _backward(
         if needs_w:
             d_w -= a.mul_(old).sum((0, 1))
         if needs_step:
-            d_step += _d_step(d_ys[1 : n + 1], d_zs[:n], force.add_(old, alpha=alpha), kept[begin // n_block])
+            d_step += _d_step(d_ys[1 : n + 1], d_zs[:n], force.add_(old, alpha=alpha), zs[begin // n_block])
 
     return (
         None if d_push is None else d_push.transpose(0, 1),
@@ -129,33 +112,6 @@ def _backward(
         d_w if needs_w else None,
         d_step if needs_step else None,
     )
-
-
-def kept_shapes(push: Tensor, *others: Tensor, **constants: Any) -> Shapes:
-    """Shapes of the tensors that `run` saves for backward."""
-    n_batch, n_steps, n_hidden = push.shape
-    return (n_steps + 1, n_batch, n_hidden), (-(-n_steps // _block(push)), n_batch, n_hidden)
-
-
-def run(push: Tensor, y: Tensor, z: Tensor, w: Tensor, step: Tensor, *, alpha: float) -> Run:
-    """The forward pass for an operator of torch: `operators.Kernel`."""
-    path, kept = forward(push, y, z, w, step, alpha, _block(push))
-    return path[-1].clone(), kept[-1].clone(), [path, kept], 0
-
-
-def gradients(
-    tensors: Sequence[Tensor],
-    kept: Sequence[Tensor],
-    number: int,
-    incoming: Incoming,
-    needs: Sequence[bool],
-    *,
-    alpha: float,
-) -> Gradients:
-    """Gradients for an operator of torch: `operators.Kernel`."""
-    push, _, _, w, step = tensors
-    path, z_kept = kept
-    return _backward((push, w, step), path, z_kept, incoming, needs, alpha)
 
 
 def _walk(d_ys: Tensor, d_zs: Tensor, slope: Tensor, step: Tensor) -> None:
@@ -177,12 +133,15 @@ def _d_step(d_y: Tensor, d_z: Tensor, force: Tensor, z: Tensor) -> Tensor:
     return (first - 2 * (d_z * force).sum(0)).sum(0)
 
 
+PASSES = Passes(run, gradients, reads=(0, 3, 4))
+
+
 def unicornn(
     push: Tensor, y: Tensor, z: Tensor, w: Tensor, step: Tensor, *, alpha: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`reference.unicornn`, several times as fast on a CPU for small H; differentiable once."""
     if recorded(push, y, z, w, step):
-        return UnICORNNFunction.apply(push, y, z, w, step, alpha)
+        return Recurrence.apply(PASSES, {"alpha": alpha}, push, y, z, w, step)
     with torch.no_grad():
         path, kept = forward(push, y, z, w, step, alpha, push.shape[1])
     return path[1:].transpose(0, 1), path[-1].clone(), kept[-1]

@@ -3,23 +3,24 @@
 The algorithm is in `unicornn.c`. Here its memory is laid out, time axis first, and autograd connected.
 """
 
-from collections.abc import Sequence
 from ctypes import CDLL, c_double, c_int, c_ssize_t, c_void_p
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from physml.ops.derivatives import Gradients, once, recorded
+from physml.ops.derivatives import Gradients, recorded
 from physml.ops.native import call, library, pool
-from physml.ops.operators import Incoming, Run, Shapes
+from physml.ops.operators import Incoming, Needs, Passes, Recurrence, Run, Shapes, Tensors
 
 SOURCE = Path(__file__).with_name("unicornn.c")
 EVERY = 128  # steps between two states z that are kept
 SMALL_STEP = 1 << 13  # numbers in (B, H)
 WORTH_A_THREAD = 1 << 22  # numbers in (T, B, H) below which threads cost more than they bring: some 4 ms
+
+refusal = partial(call.refusal, SOURCE)
 
 _SERIES = (c_void_p, c_ssize_t, c_ssize_t)  # data, stride of time, stride of the batch
 _KEPT = (c_void_p, c_void_p, c_ssize_t)  # the path of y, the kept z, every how many steps
@@ -43,11 +44,6 @@ def _typed(library: CDLL) -> CDLL:
 
 def _library(dtype: torch.dtype) -> CDLL:
     return _typed(library.load(SOURCE, dtype))
-
-
-def refusal(push: Tensor, *others: Tensor) -> str | None:
-    """The reason why native code can't compute this; None if it can."""
-    return call.refusal(SOURCE, push, *others)
 
 
 def pays(n_batch: int, n_steps: int, n_hidden: int, trained: bool) -> bool:
@@ -98,40 +94,31 @@ def _forward(
     return path, kept
 
 
-class UnICORNNFunction(torch.autograd.Function):
-    """The map of `reference.unicornn`, arguments in the same order. Differentiable once."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, push: Tensor, y: Tensor, z: Tensor, w: Tensor, step: Tensor, alpha: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        push = _series(push)
-        y, z, w, step = (x.contiguous() for x in (y, z, w, step))
-        path, kept = _forward(push, y, z, w, step, alpha, EVERY)
-        ctx.save_for_backward(push, y, w, step, path, kept)
-        ctx.alpha = alpha
-        ctx.set_materialize_grads(False)
-        # Copies: a carried state must not keep the whole path alive.
-        return path.transpose(0, 1), path[-1].clone(), kept[-1].clone()
-
-    @staticmethod
-    @once
-    def backward(
-        ctx: Any, d_outputs: Tensor | None, d_y: Tensor | None, d_z: Tensor | None
-    ) -> tuple[Tensor | None, ...]:
-        *tensors, path, kept = ctx.saved_tensors
-        incoming = d_outputs, d_y, d_z
-        return *_backward(tensors, path, kept, incoming, ctx.needs_input_grad[0], ctx.alpha), None
+def kept_shapes(push: Tensor, *others: Tensor, **constants: Any) -> Shapes:
+    """Shapes of the tensors that `run` saves for backward."""
+    n_batch, n_steps, n_hidden = push.shape
+    return (n_steps, n_batch, n_hidden), (-(-n_steps // EVERY), n_batch, n_hidden)
 
 
-def _backward(
-    tensors: Sequence[Tensor], path: Tensor, kept: Tensor, incoming: Incoming, needs_push: bool, alpha: float
+def run(push: Tensor, *others: Tensor, alpha: float) -> Run:
+    """The forward pass, see `operators.Kernel`."""
+    y, z, w, step = (x.contiguous() for x in others)
+    path, kept = _forward(_series(push), y, z, w, step, alpha, EVERY)
+    # Copies: a carried state must not keep the whole path alive.
+    return path[-1].clone(), kept[-1].clone(), [path, kept], 0
+
+
+def gradients(
+    tensors: Tensors, kept: Tensors, number: int, incoming: Incoming, needs: Needs, *, alpha: float
 ) -> Gradients:
-    """Gradients of all tensors. `tensors`: all but z, as they were given to C."""
-    push, y, w, step = tensors
+    """Gradients of all tensors, see `operators.Kernel`."""
+    push, y, _, w, step = tensors
+    push = _series(push)
+    y, w, step = (x.contiguous() for x in (y, w, step))
+    path, z_kept = kept
     d_outputs, d_y, d_z = incoming
     d_outputs = None if d_outputs is None else _series(d_outputs)
-    d_push = pool.empty(path.shape, path.dtype) if needs_push else None
+    d_push = pool.empty(path.shape, path.dtype) if needs[0] else None
     # The gradients of the last state become those of the first.
     d_y, d_z = (torch.zeros_like(y) if d is None else y.new_empty(y.shape).copy_(d) for d in (d_y, d_z))
     d_w, d_step = torch.empty_like(y), torch.empty_like(y)
@@ -140,7 +127,7 @@ def _backward(
         *(x.data_ptr() for x in (y, w, step)),
         alpha,
         path.data_ptr(),
-        kept.data_ptr(),
+        z_kept.data_ptr(),
         EVERY,
         *_as_series(d_outputs),
         None if d_push is None else d_push.data_ptr(),
@@ -152,33 +139,7 @@ def _backward(
     return d_push, d_y, d_z, d_w.sum(0), d_step.sum(0)
 
 
-def kept_shapes(push: Tensor, *others: Tensor, **constants: Any) -> Shapes:
-    """Shapes of the tensors that `run` saves for backward."""
-    n_batch, n_steps, n_hidden = push.shape
-    return (n_steps, n_batch, n_hidden), (-(-n_steps // EVERY), n_batch, n_hidden)
-
-
-def run(push: Tensor, *others: Tensor, alpha: float) -> Run:
-    """The forward pass for an operator of torch: `operators.Kernel`."""
-    y, z, w, step = (x.contiguous() for x in others)
-    path, kept = _forward(_series(push), y, z, w, step, alpha, EVERY)
-    return path[-1].clone(), kept[-1].clone(), [path, kept], 0
-
-
-def gradients(
-    tensors: Sequence[Tensor],
-    kept: Sequence[Tensor],
-    number: int,
-    incoming: Incoming,
-    needs: Sequence[bool],
-    *,
-    alpha: float,
-) -> Gradients:
-    """Gradients for an operator of torch: `operators.Kernel`."""
-    push, y, _, w, step = tensors
-    contiguous = (_series(push), *(x.contiguous() for x in (y, w, step)))
-    path, z_kept = kept
-    return _backward(contiguous, path, z_kept, incoming, needs[0], alpha)
+PASSES = Passes(run, gradients, reads=(0, 1, 3, 4))
 
 
 def unicornn(
@@ -186,7 +147,7 @@ def unicornn(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`reference.unicornn`; differentiable once."""
     if recorded(push, y, z, w, step):
-        return UnICORNNFunction.apply(push, y, z, w, step, alpha)
+        return Recurrence.apply(PASSES, {"alpha": alpha}, push, y, z, w, step)
     y, z, w, step = (x.detach().contiguous() for x in (y, z, w, step))
     path, kept = _forward(_series(push.detach()), y, z, w, step, alpha, every=push.shape[1])
     return path.transpose(0, 1), path[-1].clone(), kept[-1]

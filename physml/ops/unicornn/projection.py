@@ -80,7 +80,7 @@ Gradients = tuple[Tensor | None, Tensor | None]  # of V and b
 
 def _projected(x: Tensor, V: Tensor, b: Tensor | None, mask: Tensor | None, native: bool) -> Tensor:
     """V (mask x) + b; x (T, B, D) and V contiguous."""
-    out = _room(x, V.shape[0])
+    out = pool.beside(x, *x.shape[:2], V.shape[0])
     if native:
         _forward(x, V, b, mask, out)
         return out
@@ -98,7 +98,7 @@ def _gradients(
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Gradients of x, V and b."""
     needs_x, needs_V, needs_b = needs
-    d_x = _room(x, V.shape[1]) if needs_x else None
+    d_x = pool.beside(x, *x.shape) if needs_x else None
     gradients = _backward if native else _torch_backward
     return d_x, *gradients(x, V, mask, d_out.contiguous(), d_x, needs_V, needs_b)
 
@@ -149,11 +149,6 @@ _operator_back = define(
     _fake_back,
 )
 register_gradients("project", once(_of_operator), _save)
-
-
-def _room(like: Tensor, width: int) -> Tensor:
-    shape = (*like.shape[:2], width)
-    return pool.empty(shape, like.dtype) if like.device.type == "cpu" else like.new_empty(shape)
 
 
 def _masked(x: Tensor, mask: Tensor | None) -> Tensor:

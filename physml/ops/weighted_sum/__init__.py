@@ -4,7 +4,7 @@ from torch import Tensor
 
 from physml.base.errors import InputError
 from physml.graph.edges import Edges
-from physml.ops.backend import Op
+from physml.ops.backend import Op, of_nothing
 from physml.ops.weighted_sum import autograd, reference
 
 __all__ = ["weighted_sum"]
@@ -25,4 +25,5 @@ def weighted_sum(x: Tensor, weight: Tensor, edges: Edges, *, backend: str = "aut
             f"a graph of {n} nodes and {n_edges} edges needs x ({n}, A, C) and weight ({n_edges}, A); "
             f"got {tuple(x.shape)} and {tuple(weight.shape)}."
         )
+    backend = backend if n_edges else of_nothing(backend, x, weight)
     return _weighted_sum(x, weight, edges=edges, backend=backend)

@@ -1,5 +1,6 @@
 """The map in C: weighted_sum.c. Axes: N nodes, E edges, A heads, C channels."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,7 @@ from physml.ops.native.library import load
 SOURCE = Path(__file__).with_name("weighted_sum.c")
 PARALLEL = 4e6  # numbers (E, A, C) above which threads are worth being started
 
-
-def refusal(x: Tensor, weight: Tensor) -> str | None:
-    """The reason why native code can't compute this case; None if it can."""
-    return call.refusal(SOURCE, x, weight)
+refusal = partial(call.refusal, SOURCE)
 
 
 def weighted_sum(x: Tensor, weight: Tensor, edges: Edges) -> Tensor:

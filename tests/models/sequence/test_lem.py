@@ -66,6 +66,9 @@ def test_its_time_scales_are_steps_and_dropout_masks_y_where_it_enters_w(variant
     state = (numbers(3, 5, seed=2), numbers(3, 5, seed=3))
     scales = loop(step, u, state)[0]
     torch.testing.assert_close(torch.cat(layer.time_scales(u, state), 2), scales, rtol=0, atol=1e-13)
+    with torch.autocast("cpu", torch.bfloat16):
+        single = torch.cat(layer.float().time_scales(u.float(), tuple(x.float() for x in state)), 2)
+    torch.testing.assert_close(single, scales.float(), rtol=0, atol=1e-6)
     layer = build(2, 5, state_dropout=0.4, **VARIANTS[variant]).train()
     masks = {0.4: (mask := torch.tensor([[0, 1, 1, 0, 1], [1, 1, 0, 1, 0]], dtype=torch.double) / 0.6)}
     monkeypatch.setattr("physml.models.sequence.lem.F.dropout", lambda ones, p: masks[p] * ones)

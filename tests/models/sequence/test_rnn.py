@@ -222,6 +222,8 @@ def test_options_that_cannot_be(options: dict[str, Any], word: str):
 def test_wrong_shapes_lengths_and_ids_out_of_range_are_refused():
     for lengths in ([0, 3], [3, 6], [5]):
         refuses(InputError, "lengths", make(), numbers(2, 5, D), torch.tensor(lengths))
+    for says, lengths in {"a tensor; got list": [3, 5], "int64": torch.tensor([3.0, 5.0])}.items():
+        refuses(InputError, f"lengths must .*{says}", make(), numbers(2, 5, D), lengths)
     numbered, of_words = make(), make(tokens=True, embedding=5)
     wrong = [(numbered, numbers(*shape)) for shape in ((0, 5, D), (2, 0, D), (2, 5), (2, 5, D + 1))]
     wrong += [(of_words, torch.zeros(shape).long()) for shape in ((0, 5), (2, 0), (2, 5, 1))]
