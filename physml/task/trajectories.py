@@ -85,7 +85,7 @@ class Trajectories(Task):
 
 
 class Solved(Trajectories):
-    """Of a system with one variable to see, at `n_points` uniform points on [0, `t_end`]; scored by RMSE.
+    """One visible variable of a system at `n_points` uniform points on [0, `t_end`]; scored by RMSE.
 
     late: steps left out of a score of late steps.
     """
