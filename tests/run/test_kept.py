@@ -75,16 +75,16 @@ def test_weights_of_other_settings_do_not_take_the_name_of_the_experiment(capsys
 
 
 def test_code_of_ones_own_is_run_where_it_is_named_alone(tmp_path, monkeypatch, capsys):
-    plugin = tmp_path / "kept_rnn.py"
-    plugin.write_text("from physml.models.sequence.gated import GRU\n\nclass KeptRNN(GRU):\n    pass\n")
-    own = ["model=own", "model._target_=kept_rnn.KeptRNN", "model.d_hidden=3", f"plugins=[{plugin}]"]
+    plugin = tmp_path / "own_rnn_kept.py"
+    plugin.write_text("from physml.models.sequence.gated import GRU\n\nclass OwnRNNKept(GRU):\n    pass\n")
+    own = ["model=own", "model._target_=own_rnn_kept.OwnRNNKept", "model.d_hidden=3", f"plugins=[{plugin}]"]
     run = h.make(h.spec_of([*own, *TINY[2:], "runtime.save_model=true"]))
-    del sys.modules["kept_rnn"]
+    del sys.modules["own_rnn_kept"]
     monkeypatch.chdir(tmp_path)
     assert main(["export", run["path"], "--keep"]) == 2
-    assert "model._target_=kept_rnn.KeptRNN is not allowed" in capsys.readouterr().err
-    assert "kept_rnn" not in sys.modules
-    assert main(["export", run["path"], "--keep", "--plugin", "kept_rnn.py"]) == 0
+    assert "model._target_=own_rnn_kept.OwnRNNKept is not allowed" in capsys.readouterr().err
+    assert "own_rnn_kept" not in sys.modules
+    assert main(["export", run["path"], "--keep", "--plugin", "own_rnn_kept.py"]) == 0
 
 
 def test_too_many_weights_are_refused(monkeypatch):
