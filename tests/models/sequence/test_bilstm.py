@@ -5,6 +5,7 @@ import functools
 import pytest
 import torch
 from drawn_layers import numbers
+from refusals import refuses
 from step_loops import loop, lstm, same
 from torch import Tensor
 
@@ -61,8 +62,7 @@ def test_the_printed_count_is_met_by_a_kernel_of_9_steps_too_and_an_even_one_is_
     """Beside that of 7, which is in tests/conf/test_parameter_counts.py."""
     net = SequenceModel(lambda d: BiLSTM(d, 22, kernel=9), 6, 5, readout="last", tokens=False)
     assert count_parameters(net) == 5_835  # printed as 5.8k
-    with pytest.raises(InputError, match="kernel must be odd"):
-        BiLSTM(D, H, kernel=2)
+    refuses(InputError, "kernel must be odd", BiLSTM, D, H, kernel=2)
 
 
 @pytest.mark.parametrize("last", [1, 4, T - 1, T, T + 5])
