@@ -19,11 +19,6 @@ from physml.run.record import count_parameters
 D, H, T = 3, 5, 9
 
 
-def make(kernel: int | None = 3, order: str = "read") -> BiLSTM:
-    torch.manual_seed(0)
-    return BiLSTM(D, H, kernel=kernel, order=order).double()
-
-
 def convolved(layer: BiLSTM, u: Tensor) -> Tensor:
     C, c, k = layer.conv.weight, layer.conv.bias, layer.kernel
     rows = []
@@ -52,7 +47,7 @@ def equations(layer: BiLSTM, u: Tensor) -> list[Tensor]:
 @pytest.mark.parametrize("order", ["read", "time"])
 @pytest.mark.parametrize("kernel", [None, 1, 3, 7])
 def test_equals_a_loop_from_the_equations(kernel: int | None, order: str, backend: str) -> None:
-    layer, u = make(kernel=kernel, order=order), numbers(2, T, D).requires_grad_()
+    layer, u = BiLSTM(D, H, kernel=kernel, order=order).double(), numbers(2, T, D).requires_grad_()
     with running(backend):
         path, ends = layer(u)
     same([path, *ends], equations(layer, u), [u, *layer.parameters()])
