@@ -104,14 +104,11 @@ def of_graphs(group: str, name: str) -> bool:
 
 
 # ---------------------------------------------------------------------------- composes, builds, takes a step
-
-
 def base_of(group: str, name: str) -> tuple[str, ...]:
     """Overrides of a small run of which a file of conf/ can be a part."""
     if group == "net" and build_node(group, name).get("pool"):
         return BASE_OF_MANY_GRAPHS
-    graphs = group in ("model", "net", "task") and of_graphs(group, name)
-    return BASE_OF_GRAPHS if graphs else BASE
+    return BASE_OF_GRAPHS if group in ("model", "net", "task") and of_graphs(group, name) else BASE
 
 
 def refused(model: str, task: str) -> bool:
@@ -238,13 +235,10 @@ def test_every_search_varies_keys_that_are_there(name: str) -> None:
     point = {key: value["low"] if isinstance(value, dict) else value[0] for key, value in spec.space.items()}
     trial = search.run_of(spec, point)
     assert trial.config["runtime"]["score_test"] is False
-    better = resolve(trial.config["task"]["_target_"]).better
-    assert better[spec.metric] == spec.better
+    assert resolve(trial.config["task"]["_target_"]).better[spec.metric] == spec.better
 
 
 # ---------------------------------------------------------------------------- what a file must say
-
-
 def test_every_folder_of_conf_is_known_and_its_files_name_what_they_are_and_no_machine() -> None:
     kind = re.compile(r"# (?!.*@package)\w.{8,}\n(?!.*@package)")
     for file, text in FILES.items():
@@ -258,11 +252,7 @@ def test_every_folder_of_conf_is_known_and_its_files_name_what_they_are_and_no_m
     assert folders == {*GROUPS, "table", "figure", "study", "dataset", "engine"} - {"experiment"}
 
 
-def nodes() -> list[tuple[str, str]]:
-    return [(group, name) for group in EXEMPT for name in names(group) if name != "own"]
-
-
-@each("group, name", nodes)
+@each("group, name", lambda: [(group, name) for group in EXEMPT for name in names(group) if name != "own"])
 def test_a_config_names_every_argument_of_its_class_and_its_source_the_version(group: str, name: str) -> None:
     """So that no number hides in a default of the code, where a change would not be seen.
 
@@ -275,8 +265,6 @@ def test_a_config_names_every_argument_of_its_class_and_its_source_the_version(g
 
 
 # ---------------------------------------------------------------------------- a misspelt key
-
-
 def keys(node: Any, where: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Every key of a config; the names in `lr_factors` are patterns, checked when the net is there."""
     for key, value in node.items():
@@ -322,8 +310,7 @@ def test_every_file_refuses_every_misspelt_key(group: str) -> None:
 
 
 def refuses_every_misspelt_key(group: str, name: str) -> None:
-    base = [o for o in base_of(group, name) if not o.startswith(f"{group}=")]
-    config = config_of(*base, f"{group}={name}")
+    config = config_of(*[o for o in base_of(group, name) if not o.startswith(f"{group}=")], f"{group}={name}")
     for where in keys({group: config[group]}):
         if where != (group, "_target_") and len(where) > 1:
             refuses(ConfigError, re.escape(misspelt(where[-1])), checked, with_misspelt(config, where))
@@ -334,18 +321,10 @@ def run_checked(*overrides: str) -> None:
 
 
 MISSPELT = [
-    ("modle", "model"),
-    ("sede", "seed"),
-    ("model.d_hiden", "d_hidden"),
-    ("net.n_layer", "n_layers"),
-    ("task.lenght", "length"),
-    ("trainer.epoch", "epochs"),
-    ("trainer.select.metrc", "metric"),
-    ("trainer.selct._target_", "select"),
-    ("optim.weigth_decay", "weight_decay"),
-    ("optim.lr_factor", "lr_factors"),
-    ("runtime.thread", "threads"),
-    ("tracker.projct", "project"),
+    *(("modle", "model"), ("sede", "seed"), ("model.d_hiden", "d_hidden"), ("net.n_layer", "n_layers")),
+    *(("task.lenght", "length"), ("trainer.epoch", "epochs"), ("trainer.select.metrc", "metric")),
+    *(("trainer.selct._target_", "select"), ("optim.weigth_decay", "weight_decay")),
+    *(("optim.lr_factor", "lr_factors"), ("runtime.thread", "threads"), ("tracker.projct", "project")),
     ("provenance.sorce", "source"),
 ]
 
@@ -396,8 +375,6 @@ def test_what_is_wrong_in_a_study_is_told(tmp_path: Path, content: dict[str, str
 
 
 # ---------------------------------------------------------------------------- values and precedence
-
-
 @pytest.mark.parametrize(
     ("override", "says"),
     [

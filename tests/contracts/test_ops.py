@@ -13,23 +13,17 @@ import pytest
 import torch
 from all_ops import LARGE, OPS, SMALL, Op, draw, everything, gradients, same, weighed
 from c_compiler import needs_compiler
-from each import run_all
+from each import Laws, run_all
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from vectors import WIDTHS
 
 from physml.base.errors import InputError
 
-Law = Callable[..., None]
-LAWS: list[Law] = []
+LAWS = law = Laws()
 # B, T, D, H: alone, whole vectors and more, blocks of steps and of rows.
 RECURRENCES = ((1, 1, 1, 1), (2, 2, 3, 5), (7, 63, 1, 16), (9, 65, 3, 33), (2, 300, 3, 17), (43, 20, 20, 40))
 THRESHOLDS = ("PARALLEL", "MIN_WORK", "WORTH_A_THREAD")  # below which an op keeps to one thread
-
-
-def law(check: Law) -> Law:
-    LAWS.append(check)
-    return check
 
 
 CASES = [(op, backend) for op in OPS for backend in op.backends]
@@ -52,8 +46,6 @@ def frozen(x: list[Tensor], but: set[int] = frozenset()) -> list[Tensor]:
 
 
 # ---------------------------------------------------------------------------------------------- gradients
-
-
 @law
 def results_and_gradients_are_those_of_the_plain_loop(op: Op, backend: str) -> None:
     for sizes in (SMALL, LARGE):
@@ -142,8 +134,7 @@ def backward_runs_twice_and_another_in_between(op: Op, backend: str) -> None:
     first, second = (weighed(op.results(each, backend)) for each in (x, other))
     once = torch.autograd.grad(first, x, retain_graph=True)
     between = torch.autograd.grad(second, other)
-    twice = torch.autograd.grad(first, x)
-    assert all(map(torch.equal, once, twice))
+    assert all(map(torch.equal, once, torch.autograd.grad(first, x)))
     same(between, gradients(op, "reference", other))
 
 
@@ -168,8 +159,7 @@ def checkpoints_change_no_gradient(op: Op, backend: str) -> None:
     expected = gradients(op, backend, op.arguments(LARGE))
     for reentrant in (False, True):
         x = op.arguments(LARGE)
-        results = checkpoint(lambda *x: op.results(list(x), backend), *x, use_reentrant=reentrant)
-        weighed(results).backward()
+        weighed(checkpoint(lambda *x: op.results(list(x), backend), *x, use_reentrant=reentrant)).backward()
         assert all(torch.equal(leaf.grad, g) for leaf, g in zip(x, expected, strict=True))
 
 
@@ -215,8 +205,6 @@ def right_or_refused(call: Callable[[], tuple[Tensor, ...]], expected: Sequence[
 
 
 # --------------------------------------------------------------------------------------------- rows, threads
-
-
 @law
 def a_nan_stays_in_its_row(op: Op, backend: str) -> None:
     """In results, and in the gradient of the first argument."""
@@ -276,8 +264,6 @@ def python_threads_do_not_disturb_each_other(op: Op, backend: str) -> None:
 
 
 # ------------------------------------------------------------------------------------------------- layouts
-
-
 def layouts(x: Tensor) -> list[Tensor]:
     """The shape of x with other strides: axes turned, every second number, one row or one number for all."""
     every_second = torch.stack([x, -x], -1).flatten(-2)[..., ::2]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from drawn_layers import leaves, like, made, numbers
-from each import run_all
+from each import Laws, run_all
 from gpu import agrees_on_a_gpu, needs_gpu
 from refusals import refuses
 from torch import Tensor, nn
@@ -26,7 +26,7 @@ from physml.ops.backend import running
 
 D = 3
 Make = Callable[[], nn.Module]
-LAWS: list[Callable[[Make], None]] = []
+LAWS = law = Laws()
 
 BACKENDS = [{"backend": "reference"}, {"backend": "torch"}]
 VARIANTS: dict[str, list[dict[str, Any]]] = {
@@ -46,11 +46,6 @@ WHOLE = ("bilstm", "ncde", "nrde")  # read whole sequences: a state is refused
 STATELESS = ("continuous_depth", "koopman")  # answer each input by itself
 TRAINED_START = ("full_urnn", "urnn")  # the first state is a weight
 OTHER_SLOPES = ("skip_gru", "skip_lstm", "truncated")  # gradients are by definition not those of the output
-
-
-def law(check: Callable[[Make], None]) -> Callable[[Make], None]:
-    LAWS.append(check)
-    return check
 
 
 def settings_of(name: str) -> dict[str, Any]:
@@ -104,8 +99,6 @@ def close(a: Any, b: Any, atol: float = 1e-12, rtol: float = 0.0) -> None:
 
 
 # ------------------------------------------------------------------------------------------ shapes and state
-
-
 @law
 def outputs_and_states_have_the_declared_sizes_and_a_sequence_alone_is_as_in_a_batch(make: Make) -> None:
     layer = double(make)
@@ -122,8 +115,7 @@ def outputs_and_states_have_the_declared_sizes_and_a_sequence_alone_is_as_in_a_b
 def the_default_state_is_zero(make: Make) -> None:
     layer, u = double(make), numbers(3, 6, D)
     result = layer(u)
-    zero = torch.utils._pytree.tree_map(torch.zeros_like, result[1])
-    close(layer(u, zero), result)
+    close(layer(u, torch.utils._pytree.tree_map(torch.zeros_like, result[1])), result)
 
 
 @law
@@ -176,8 +168,6 @@ def a_nan_is_seen_from_its_step_on(make: Make) -> None:
 
 
 # ------------------------------------------------------------------------------------------------- gradients
-
-
 @law
 def gradients_are_those_of_differences(make: Make) -> None:
     layer, u = double(make), numbers(2, 5, D).requires_grad_()
@@ -238,8 +228,6 @@ def every_weight_has_a_finite_gradient_from_one_step(make: Make) -> None:
 
 
 # ----------------------------------------------------------------------------------- layouts and precision
-
-
 @law
 def inputs_of_any_layout_are_read_and_left_alone(make: Make) -> None:
     layer, u = double(make), numbers(3, 5, D)
@@ -283,8 +271,7 @@ def autocast_leaves_the_steps_in_full_precision(make: Make) -> None:
 def a_layer_has_the_default_precision(make: Make) -> None:
     torch.set_default_dtype(torch.float64)
     try:
-        layer = make()
-        assert layer(numbers(2, 3, D))[0].dtype == torch.float64
+        assert make()(numbers(2, 3, D))[0].dtype == torch.float64
     finally:
         torch.set_default_dtype(torch.float32)
 
@@ -314,8 +301,6 @@ def a_saved_layer_gives_the_same_numbers(make: Make) -> None:
 
 
 # -------------------------------------------------------------------------------------------------- refusals
-
-
 @law
 def wrong_shapes_and_dtypes_are_refused(make: Make) -> None:
     layer = double(make)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from each import each, run_all
+from each import Laws, each, run_all
 from loaded_tasks import with_data
 from refusals import refuses
 from torch import Generator, Tensor
@@ -81,15 +81,7 @@ REAL: dict[str, Callable[[], Task]] = {
 }
 ALL = FIXTURES | REAL
 PARTS = ("train", "valid", "test")
-
-
-CHECKS: list[Callable[..., None]] = []
-
-
-def check(test: Callable[..., None]) -> Callable[..., None]:
-    """One of the checks that are made of every task, by `test_a_task_keeps_the_interface`."""
-    CHECKS.append(test)
-    return test
+CHECKS = check = Laws()  # made of every task, by `test_a_task_keeps_the_interface`
 
 
 def rng(seed: int = 0) -> Generator:
@@ -231,8 +223,7 @@ def unique(parts: Iterable[Tensor]) -> bool:
 @check
 def parts_are_disjoint(task):
     if isinstance(task, small.Communities):
-        count = sum(next(task.batches(part, 1)).mask.int() for part in PARTS)
-        assert (count == 1).all()
+        assert (sum(next(task.batches(part, 1)).mask.int() for part in PARTS) == 1).all()
         return
     if isinstance(task, OneGraph):
         assert unique(next(task.batches(part, 1)).index for part in PARTS)
@@ -409,8 +400,6 @@ def test_a_wrong_argument_is_refused_by_name(name: str) -> None:
 
 
 # ---------------------------------------------------------------------------- the fixtures are what they say
-
-
 @pytest.mark.parametrize(("name", "best"), [("sign_of_sum", 1.0), ("leaky_mean", 0.0), ("communities", 1.0)])
 def test_the_oracle_of_a_fixture_is_nearly_perfect(name, best, store):
     task = with_data(FIXTURES[name](), store)
@@ -458,10 +447,9 @@ def defining_line(cls: type) -> str:
 
 def test_every_task_says_where_its_target_its_metric_and_its_split_are_defined() -> None:
     files = [path for path in (ROOT / "tasks").glob("*.py") if path.stem != "__init__"]
-    modules = [importlib.import_module(f"tasks.{path.stem}") for path in files]
     classes = [
         cls
-        for module in modules
+        for module in [importlib.import_module(f"tasks.{path.stem}") for path in files]
         for name, cls in inspect.getmembers(module, inspect.isclass)
         if cls.__module__ == module.__name__ and issubclass(cls, Task) and not name.startswith("_")
     ]

@@ -4,12 +4,7 @@ import torch
 from torch import nn
 from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
-from physml.models.graph.graph_layers import (
-    GraphAttention,
-    GraphConvolution,
-    MeanConvolution,
-    TransformerAttention,
-)
+from physml.models.graph import graph_layers as ours
 
 H = 4
 
@@ -17,10 +12,10 @@ H = 4
 def couplings() -> dict[str, nn.Module]:
     torch.manual_seed(0)
     layers = {
-        "gcn": GraphConvolution(H, H),
-        "sage": MeanConvolution(H, H),
-        "gat": GraphAttention(H, H, n_heads=2),
-        "tran": TransformerAttention(H, d_attention=4, n_heads=2),
+        "gcn": ours.GraphConvolution(H, H),
+        "sage": ours.MeanConvolution(H, H),
+        "gat": ours.GraphAttention(H, H, n_heads=2),
+        "tran": ours.TransformerAttention(H, d_attention=4, n_heads=2),
         "pyg-gcn": GCNConv(H, H),
         "pyg-sage": SAGEConv(H, H),
         "pyg-gat": GATConv(H, H, heads=3),

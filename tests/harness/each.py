@@ -58,6 +58,14 @@ def run_all(calls: Iterable[tuple[str, Callable[[], None]]]) -> None:
         pytest.skip(skips[0])
 
 
+class Laws(list[Callable[..., None]]):
+    """Checks that are made of every member; as a decorator it takes one more."""
+
+    def __call__(self, rule: Callable[..., None]) -> Callable[..., None]:
+        self.append(rule)
+        return rule
+
+
 def named(call: dict[str, Any]) -> str:
     return ", ".join(f"{key}={_short(value)}" for key, value in call.items())
 

@@ -1,16 +1,13 @@
 """Small edge lists, and what tests of sums over edges share."""
 
 import torch
+from drawn_layers import numbers as draw  # noqa: F401
 from torch import Tensor
 
 from physml.graph.edges import Edges
 
 N = 6
 ODD = torch.tensor([[0, 0, 1, 1, 2, 3, 3, 0], [1, 1, 0, 2, 2, 4, 0, 3]])  # twice the same, a loop, 5 alone
-
-
-def draw(*shape: int, seed: int = 1) -> Tensor:
-    return torch.randn(*shape, dtype=torch.double, generator=torch.Generator().manual_seed(seed))
 
 
 def edges(edge_index: Tensor, n: int = N) -> Edges:

@@ -86,8 +86,7 @@ class SignOfSum(SetOfSequences):
 
     def draw(self, n: int, rng: Generator) -> Batch:
         lengths = torch.randint(self.length // 2, self.length + 1, (n,), generator=rng)
-        present = torch.arange(self.length) < lengths[:, None]
-        u = torch.randn(n, self.length, generator=rng) * present
+        u = torch.randn(n, self.length, generator=rng) * (torch.arange(self.length) < lengths[:, None])
         return Batch(u.unsqueeze(-1), (u.sum(1) > 0).long(), lengths=lengths)
 
     def loss(self, output: Tensor, batch: Batch) -> Tensor:
@@ -140,8 +139,7 @@ class LeakyMean(SetOfSequences):
     def draw(self, n: int, rng: Generator) -> Batch:
         u = torch.randn(n, self.length, 1, generator=rng)
         mask = torch.rand(n, self.length, generator=rng) > 0.1
-        y = self.oracle(Batch(u, u))
-        return Batch(u, torch.where(mask[..., None], y, 99.0), mask=mask)
+        return Batch(u, torch.where(mask[..., None], self.oracle(Batch(u, u)), 99.0), mask=mask)
 
     def loss(self, output: Tensor, batch: Batch) -> Tensor:
         has_shape("output", output, tuple(batch.target.shape))
@@ -233,8 +231,7 @@ class Echo(SmallTask):
     def oracle_nats(self) -> float:
         """The entropy of an id given the one `lag` places earlier."""
         echo = 1 - self.noise + self.noise / self.d_in
-        other = self.noise / self.d_in
-        p = torch.tensor([echo] + [other] * (self.d_in - 1), dtype=torch.float64)
+        p = torch.tensor([echo] + [self.noise / self.d_in] * (self.d_in - 1), dtype=torch.float64)
         return float(-(p * p.log()).sum())
 
 

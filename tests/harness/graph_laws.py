@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import torch
 from drawn_layers import numbers
-from each import run_all
+from each import Laws, run_all
 from refusals import refuses
 from small_graphs import ODD, N
 from torch import nn
@@ -14,15 +14,10 @@ from physml.base.errors import InputError
 
 NONE = torch.zeros(2, 0, dtype=torch.long)
 BOTH = torch.tensor([[0, 1, 1, 2, 2, 3, 3, 4, 2, 5], [1, 0, 2, 1, 3, 2, 4, 3, 5, 2]])  # a tree, both ways
-LAWS: list[Callable[[nn.Module, int], None]] = []
+LAWS = law = Laws()
 # What a layer cannot keep that has a place for all nodes, and one that has weights for each of them.
 OF_PLACES = ("graphs_side_by_side_are_as_each_alone",)
 OF_NODES = (*OF_PLACES, "renaming_the_nodes_renames_the_outputs")
-
-
-def law(check: Callable[[nn.Module, int], None]) -> Callable[[nn.Module, int], None]:
-    LAWS.append(check)
-    return check
 
 
 @law
@@ -60,8 +55,7 @@ def graphs_side_by_side_are_as_each_alone(layer: nn.Module, d_in: int) -> None:
         together, torch.cat([layer(x, BOTH), layer(other, BOTH)]), rtol=1e-9, atol=1e-10
     )
     other[2] = torch.nan
-    spoiled = layer(torch.cat([x, other]), both)
-    torch.testing.assert_close(spoiled[:N], together[:N], rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(layer(torch.cat([x, other]), both)[:N], together[:N], rtol=1e-9, atol=1e-10)
 
 
 @law

@@ -186,8 +186,7 @@ def task_class(name: str) -> Any:
 
 
 def holder(spec: RunSpec) -> int:
-    text = (spec.work_folder / "lock").read_text()
-    return int(text.partition("(pid ")[2].rstrip(")"))
+    return int((spec.work_folder / "lock").read_text().partition("(pid ")[2].rstrip(")"))
 
 
 def is_held(spec: RunSpec) -> bool:

@@ -159,8 +159,7 @@ def linear(u, h, V, W):
 @cell("H H H", "D>H H>H")
 def oscillator(u, y, z, start, V, W):
     """The old velocity enters a product, and a state is passed on that nothing changes."""
-    force = torch.relu(W(torch.cat([y], 1) - 0.1 * z)) + V(u) + start
-    z = z + 0.1 * (force - y)
+    z = z + 0.1 * (torch.relu(W(torch.cat([y], 1) - 0.1 * z)) + V(u) + start - y)
     return y, (y + 0.1 * z, z, start)
 
 
@@ -290,15 +289,11 @@ def near(values, expected, tolerance):
         assert distance(x, y) < tolerance
 
 
+OF_TORCH = ("sin", "cos", "erf", "exp", "log", "sqrt", "tanh", "sigmoid", "abs")
+OF_NN = ("softplus", "gelu", "silu", "elu", "hardsigmoid", "hardtanh", "relu")
 FUNCTIONS = {
-    **{
-        name: getattr(torch, name)
-        for name in ["sin", "cos", "erf", "exp", "log", "sqrt", "tanh", "sigmoid", "abs"]
-    },
-    **{
-        name: getattr(F, name)
-        for name in ["softplus", "gelu", "silu", "elu", "hardsigmoid", "hardtanh", "relu"]
-    },
+    **{name: getattr(torch, name) for name in OF_TORCH},
+    **{name: getattr(F, name) for name in OF_NN},
     "power": lambda x: x.abs() ** 1.7,
     "inverse": lambda x: x**-2,
     "tanh gelu": lambda x: F.gelu(x, approximate="tanh"),

@@ -124,8 +124,7 @@ def test_what_only_the_reference_knows(make, caplog):
 def test_a_package_that_is_missing_or_broken_is_told(make, caplog):
     with pytest.raises(ModuleNotFoundError, match=r"physml\.nowhere"):  # our own is not hidden
         call(make("made_up_too", native="import physml.nowhere"))
-    op = make(native="import made_up_package_that_nobody_has")
-    call(op)
+    call(make(native="import made_up_package_that_nobody_has"))
     assert warnings(caplog) == [
         "wave: backend native can't be imported: No module named 'made_up_package_that_nobody_has'. "
         "Backend torch computes it."

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from drawn_layers import leaves
+from refusals import refuses
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -132,8 +133,7 @@ def lem_loop(layer: LEM, u: Tensor, times: Product) -> Tensor:
     y = z = u.new_zeros(len(u), H)
     V, b = layer.V, layer.b[:, None]
     for x in u.unbind(1):
-        pre = times(y, layer.W) + times(x, V[: 3 * H]) + times(ones, b[: 3 * H])
-        z_new, one_, two = pre.split(H, 1)
+        z_new, one_, two = (times(y, layer.W) + times(x, V[: 3 * H]) + times(ones, b[: 3 * H])).split(H, 1)
         z = z + layer.dt * torch.sigmoid(one_) * (torch.tanh(z_new) - z)
         force = torch.tanh(times(z, layer.Wy) + times(x, V[3 * H :]) + times(ones, b[3 * H :]))
         y = y + layer.dt * torch.sigmoid(two) * (force - y)
@@ -187,8 +187,7 @@ def of(layer: Any, compute: Callable[[Tensor], Tensor], n_steps: int) -> dict[st
     dtype = next(layer.parameters()).dtype
     u = draw(5, n_steps, 3, seed=2).to(dtype).requires_grad_()
     path = compute(u)
-    slope = draw(*path.shape, seed=3).to(dtype)
-    grads = torch.autograd.grad((path * slope).sum(), [u, *layer.parameters()])
+    grads = torch.autograd.grad((path * draw(*path.shape, seed=3).to(dtype)).sum(), [u, *layer.parameters()])
     names = ["u", *[name for name, _ in layer.named_parameters()]]
     return {"path": path.detach().double()} | {n: g.double() for n, g in zip(names, grads, strict=True)}
 
@@ -276,8 +275,7 @@ def test_what_c_cannot_compute_is_refused(in_bf16: None) -> None:
         (lambda: recurrence(lambda x, s: (x.roll(1, 1), s), u, (u[:, 0],)), "cell with .*rounds to bfloat16"),
     ]
     for make, says in cases:
-        with pytest.raises(InputError, match=says + r"[\s\S]*or else precision=fp32"):
-            make()
+        refuses(InputError, says + r"[\s\S]*or else precision=fp32", make)
 
 
 def test_a_preferred_backend_without_such_products_is_refused() -> None:

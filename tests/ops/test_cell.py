@@ -354,8 +354,7 @@ def test_a_layer_without_a_step_or_without_names():
     refuses(InputError, r'@recurrent\("y"\), not @recurrent', recurrent, nn.Linear)
     nameless = recurrent("y")(type("Nameless", (nn.Module,), {"step": lambda self, u, state: (u, state)}))()
     refuses(InputError, "Nameless needs an integer attribute d_in; got None", nameless, torch.zeros(1, 2, 3))
-    numbers = torch.zeros(1, 2, 3).numpy()
-    refuses(InputError, "u must be a tensor; got ndarray", FastRNN(3, 4), numbers)
+    refuses(InputError, "u must be a tensor; got ndarray", FastRNN(3, 4), torch.zeros(1, 2, 3).numpy())
     refuses(InputError, "needs a method step", recurrent("y"), nn.Linear)
 
 

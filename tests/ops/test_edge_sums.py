@@ -8,6 +8,7 @@ import pytest
 import torch
 from all_ops import many_without_loops
 from edge_lists import ODD, N, draw, edges, many
+from refusals import refuses
 from torch import Tensor
 from variants import variants
 from vectors import WIDTHS
@@ -67,8 +68,7 @@ def test_weighted_sums_against_a_loop_and_their_slopes(name: str) -> None:
     x, weight, of = draw(N, 2, 3), draw(8, 2, seed=2), edges(ODD)
     sums = weighted_sum(x, weight, of, backend=name)
     np.testing.assert_allclose(sums, weighted_by_loop(x, weight, of), atol=1e-12)
-    one_head = weighted_sum(x[:, 0], weight[:, 0], of, backend=name)
-    torch.testing.assert_close(one_head, sums[:, 0])
+    torch.testing.assert_close(weighted_sum(x[:, 0], weight[:, 0], of, backend=name), sums[:, 0])
     leaves = x.requires_grad_(), weight.requires_grad_()
     assert torch.autograd.gradcheck(lambda x, w: weighted_sum(x, w, of, backend=name), leaves)
 
@@ -118,16 +118,14 @@ def test_slopes_are_finite_where_features_agree_or_nearly(op: Op, p: float, dtyp
 def test_powers_of_small_and_large_differences_stay_in_range(name: str) -> None:
     q, of = torch.tensor([[0.0, 0, 0], [1, 1, 1]]), Edges(torch.tensor([0]), torch.tensor([1]), 2)
     for size in (1e-25, 1e25):
-        total = norm_sum(q * size, of, 4.0, backend=name)
-        assert total[0].item() == pytest.approx(size * 3**0.25, rel=1e-5)
+        assert norm_sum(q * size, of, 4.0, backend=name)[0].item() == pytest.approx(size * 3**0.25, rel=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("p", [1.5, 2.5, 3.5])
 def test_half_powers_are_exact_to_the_last_bit_at_zeros_and_beside_them(p: float, dtype: torch.dtype) -> None:
     d = torch.cat([torch.zeros(2), torch.logspace(-45, 30, 60)]).to(dtype)
-    exact = d.sqrt() * {1.5: d, 2.5: d * d, 3.5: d * d * d}[p]
-    assert torch.equal(autograd.powers(d.clone(), p), exact)
+    assert torch.equal(autograd.powers(d.clone(), p), d.sqrt() * {1.5: d, 2.5: d * d, 3.5: d * d * d}[p])
 
 
 @pytest.mark.usefixtures("compiler")
@@ -186,8 +184,7 @@ def test_many_blocks_of_edges_sum_to_what_one_gives(name: str, monkeypatch: pyte
 
 def test_features_and_weights_of_another_graph_are_refused() -> None:
     for op in POWERS:
-        with pytest.raises(InputError, match="each of the 6 nodes of the edges; got 5"):
-            op(draw(5, 3), edges(ODD), 2.5)
+        refuses(InputError, "each of the 6 nodes of the edges; got 5", op, draw(5, 3), edges(ODD), 2.5)
     for x, w in (((5, 2, 3), (8, 2)), ((N, 2, 3), (7, 2)), ((N, 2, 3), (8, 1))):
         with pytest.raises(InputError, match=r"x \(6, A, C\) and weight \(8, A\)"):
             weighted_sum(draw(*x), draw(*w), edges(ODD))

@@ -63,8 +63,7 @@ def test_shut_gates_keep_and_open_ones_replace_to_the_bit(dtype: torch.dtype, na
     x, new, q, _ = (t.to(dtype) for t in given(N, 20))
     q = 1e6 * q.abs().cumsum(0)  # far from each other, but for one pair of nodes that agree
     q[2] = q[1]
-    of = edges(torch.tensor([[0, 1, 3, 4], [1, 2, 4, 0]]))
-    out, rate = gate(1e3 * x, new, q, of, 2.0, backend=name)
+    out, rate = gate(1e3 * x, new, q, edges(torch.tensor([[0, 1, 3, 4], [1, 2, 4, 0]])), 2.0, backend=name)
     kept = [1, 2, 5]  # agrees with all that it sends to, or sends nothing
     assert torch.equal(out[kept], 1e3 * x[kept]) and (rate[kept] == 0).all()
     assert torch.equal(out[[0, 3, 4]], new[[0, 3, 4]]) and (rate[[0, 3, 4]] == 1).all()

@@ -125,8 +125,7 @@ def test_a_damaged_library_is_made_anew(damage: str, source: Path, tmp_path: Pat
         path.write_bytes(b"\x7fELF" + bytes(len(whole) - 4))
     assert load(source, torch.float32).answer() == 42
     assert len(log.read_text().splitlines()) == 2
-    digest = path.with_suffix(".sha256").read_text()
-    assert hashlib.sha256(path.read_bytes()).hexdigest() == digest
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == path.with_suffix(".sha256").read_text()
 
 
 def _answer(source: Path) -> int:

@@ -77,16 +77,12 @@ def by_steps(layer: nn.Module, u: Tensor) -> tuple[Tensor, object]:
     return torch.stack(path, 1), state
 
 
-def wanted(layer: nn.Module, u: Tensor) -> tuple[Tensor, object]:
-    plain = copy.deepcopy(layer)
-    plain.backend = "reference"
-    return plain(u)
-
-
 def assert_follows(layer: nn.Module, u: Tensor) -> None:
     """Steps, and calls with one step at a time, against the plain loop over the sequence."""
     tolerance = {torch.double: 1e-12, torch.float: 1e-5}[u.dtype]
-    path, end = wanted(layer, u)
+    plain = copy.deepcopy(layer)
+    plain.backend = "reference"
+    path, end = plain(u)
     with torch.no_grad():
         got, state = by_steps(layer, u)
         parts, carried = [], None
@@ -171,8 +167,7 @@ def test_weights_in_any_layout_other_dtypes_copies_and_parametrizations(kind: st
     change_in_place(layer)
     for variant in (layer, twin, thawed):
         assert_follows(variant, u)
-    owner = layer.layers[0] if kind == "unicornn" else layer
-    parametrizations.weight_norm(owner, "V")
+    parametrizations.weight_norm(layer.layers[0] if kind == "unicornn" else layer, "V")
     assert_follows(layer, u)
     change_in_place(layer)
     assert_follows(layer, u)
@@ -269,8 +264,7 @@ def test_dropout_in_training_takes_the_ordinary_way(kind: str) -> None:
     u, state = inputs(B, 3, dtype=torch.float), None
     for _ in range(3):
         _, state = layer.step(u, state)
-    same = torch.equal(layer.step(u, state)[0], layer.step(u, state)[0])
-    assert same == (kind == "cornn")
+    assert torch.equal(layer.step(u, state)[0], layer.step(u, state)[0]) == (kind == "cornn")
     layer.eval()
     assert torch.equal(layer.step(u, state)[0], layer.step(u, state)[0])
 

@@ -95,8 +95,7 @@ def test_what_native_refuses_and_an_unknown_backend() -> None:
     x = UNICORNN.arguments({"B": 2, "T": 3, "H": 4})
     with pytest.raises(InputError, match=r"float32 or float64; got torch\.bfloat16"):
         unicornn(*(v.bfloat16() for v in x), alpha=1.0, backend="native")
-    reason = native.refusal(x[0].to("meta"))
-    assert reason == "backend native runs on a CPU; got a tensor on meta"
+    assert native.refusal(x[0].to("meta")) == "backend native runs on a CPU; got a tensor on meta"
     with pytest.raises(InputError, match=r"got 'nativ'\. Did you mean native\?"):
         UnICORNN(2, 3, n_layers=2, dt=0.1, alpha=1.0, backend="nativ")
 

@@ -35,8 +35,7 @@ def main(rank: int, file: str) -> None:
     for layer in sharded.layers:
         fully_shard(layer, mesh=mesh)
     fully_shard(sharded, mesh=mesh)
-    fsdp = [g.full_tensor() for g in gradients(sharded, half)]
-    for name, reduced in {"DDP": ddp, "FSDP2": fsdp}.items():
+    for name, reduced in {"DDP": ddp, "FSDP2": [g.full_tensor() for g in gradients(sharded, half)]}.items():
         assert len(reduced) == len(want) == 10
         for a, b in zip(reduced, want, strict=True):
             torch.testing.assert_close(a, b)

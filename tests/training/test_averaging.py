@@ -5,6 +5,7 @@ import itertools
 import pytest
 import run_harness as h
 import torch
+from refusals import refuses
 from torch import nn
 
 from physml.base.errors import ConfigError, Preempted
@@ -35,6 +36,7 @@ def row(epoch, value):
         (None, 1, [3, 2], 1),
         (3, 9, [5, 4, 3, 2, 1], None),
         (1, None, [3, 4, 1, 1], 2),  # once begun it goes on, whatever comes
+        (2, 3, [None] * 4, 3),  # at the end of its epoch, without an evaluation too
     ],
 )
 def test_the_trigger(epochs, latest, values, begins):
@@ -42,19 +44,9 @@ def test_the_trigger(epochs, latest, values, begins):
     average.bind("mse", {"mse": "lower"})
     active = []
     for epoch, value in enumerate(values, 1):
-        average.after_epoch(epoch, row(epoch, value))
+        average.after_epoch(epoch, None if value is None else row(epoch, value))
         active.append(average.active)
     assert active == [begins is not None and i >= begins for i in range(1, len(values) + 1)]
-
-
-def test_it_begins_at_the_end_of_its_epoch_with_an_evaluation_or_without():
-    average = Triggered(epochs=2, latest=3, metric=None)
-    average.bind("mse", {"mse": "lower"})
-    active = []
-    for epoch in range(1, 5):
-        average.after_epoch(epoch, None)
-        active.append(average.active)
-    assert active == [False, False, True, True]
 
 
 def test_the_mean_is_that_of_all_weights_since_the_trigger():
@@ -152,13 +144,10 @@ def test_a_stop_anywhere_changes_no_bit(tmp_path):
 )
 def test_an_average_that_cannot_be(arguments, says):
     rule = f"trainer.average={{_target_: physml.training.averaging.Triggered, {arguments}}}"
-    with pytest.raises(ConfigError, match=says):
-        h.odd_trainer(h.spec_of(h.odd(*NET, rule)))
+    refuses(ConfigError, says, lambda: h.odd_trainer(h.spec_of(h.odd(*NET, rule))))
 
 
 # ---------------------------------------------------------------------------- calibration
-
-
 def test_calibration_comes_before_test_and_is_recorded(monkeypatch):
     """The task looks at what the selected and the last weights say to valid; that counts from then on."""
     task = h.task_class("Odd")

@@ -75,8 +75,6 @@ def test_each_split_has_its_own_data():
 
 
 # ---------------------------------------------------------------------------- carried state
-
-
 def trainer_of(spec, stop=None, save=lambda _: None):
     return h.trainer(spec, task_of(spec), stop, save)
 
@@ -106,8 +104,7 @@ def test_state_is_carried_from_batch_to_batch_cut_from_the_graph_and_reset():
 
 def test_only_a_carried_state_can_know_what_comes():
     """The same task, with the state dropped before each batch, stays near guessing."""
-    spec = h.spec_of(overrides("Echo"))
-    trainer = trainer_of(spec)
+    trainer = trainer_of(h.spec_of(overrides("Echo")))
     trainer.fit()
     task = trainer.task
     carried, forward = trainer.metrics("test", 1)["nats"], trainer.net.forward

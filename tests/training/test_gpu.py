@@ -9,6 +9,7 @@ import signal
 import pytest
 import run_harness as h
 from gpu import needs_gpu
+from refusals import refuses
 
 from physml.base.errors import Preempted
 from physml.base.paths import CONF
@@ -70,7 +71,5 @@ def test_a_stopped_run_ends_with_the_same_bits(model, monkeypatch, tmp_path):
 
     with monkeypatch.context() as context:
         context.setattr(Trainer, "_step", patched)
-        with pytest.raises(Preempted, match="SIGTERM"):
-            h.make(spec)
-    record = h.make(spec)
-    assert (h.numbers(record), h.curve(spec)) == want
+        refuses(Preempted, "SIGTERM", h.make, spec)
+    assert (h.numbers(h.make(spec)), h.curve(spec)) == want

@@ -5,6 +5,7 @@ import signal
 
 import pytest
 import run_harness as h
+from refusals import refuses
 
 from physml.base.errors import Preempted
 from physml.training import checkpoint, selection
@@ -43,8 +44,7 @@ def test_patience_that_is_never_given_back(epochs, values, stop):
 
 
 def test_patience_that_is_never_given_back_goes_on_where_it_was():
-    values = [3.0, 3.0, 2.0, 2.0, 1.0, 1.0]
-    rows = [{"epoch": i, "valid/mse": v} for i, v in enumerate(values, 1)]
+    rows = [{"epoch": i, "valid/mse": v} for i, v in enumerate([3.0, 3.0, 2.0, 2.0, 1.0, 1.0], 1)]
     first, second = (selection.CumulativePatience(epochs=3, metric=None) for _ in range(2))
     for rule in (first, second):
         rule.bind(*LOWER)
@@ -98,13 +98,11 @@ def test_a_stopped_run_ends_with_the_same_bits(where, monkeypatch, tmp_path):
 
     with monkeypatch.context() as context:
         context.setattr(holder, name, patched)
-        with pytest.raises(Preempted, match="SIGTERM"):
-            h.make(spec)
+        refuses(Preempted, "SIGTERM", h.make, spec)
     saved = checkpoint.load(spec.work_folder, spec.place.identity)
     assert saved
     state = saved["trainer"]
     if where == "between step and evaluation":
         assert (state["step"], state["epoch"]) == (5, 4) and NOISY in state["step_metrics"]
     assert len(calls) >= 5 and 0 < state["step"] < want[0]["n_steps"]
-    record = h.make(spec)
-    assert (h.numbers(record), h.curve(spec)) == want
+    assert (h.numbers(h.make(spec)), h.curve(spec)) == want

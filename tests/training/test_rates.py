@@ -13,13 +13,9 @@ from physml.training.schedules import CumulativePlateau
 NAN = float("nan")
 
 
-def optimizer(lr=1.0):
-    return torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=lr)
-
-
 def rates(values, mode="min", factor=0.5, patience=2, start=1):
     """The rate after each value."""
-    opt = optimizer()
+    opt = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
     schedule = CumulativePlateau(opt, mode, factor=factor, patience=patience, start=start)
     lrs = []
     for value in values:

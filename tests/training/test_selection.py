@@ -101,11 +101,6 @@ def test_a_rule_is_refused_that_looks_at_a_part_that_is_not_there(part, rule, sc
         trainer._refuse_rules(part)
 
 
-def scored(task):
-    """How often test was scored, beside the one look for NaN before training."""
-    return task.draws.count("test") - 1
-
-
 @pytest.mark.parametrize(
     ("rule", "values", "best", "times"),
     [
@@ -120,7 +115,7 @@ def test_test_data_are_scored_no_more_than_needed(rule, values, best, times, mon
     monkeypatch.setattr(task, "draws", [])
     scripted(monkeypatch, values)
     run = h.make(h.spec_of(h.odd(f"{SELECT}.{rule}")))
-    assert scored(task) == times
+    assert task.draws.count("test") - 1 == times  # beside the one look for NaN before training
     assert run["selected"]["epoch"] == best
     assert run["selected"]["step"] == 4 * best
     assert run["metrics"]["last"]["valid"]["mse"] == values[-1]
@@ -128,17 +123,13 @@ def test_test_data_are_scored_no_more_than_needed(rule, values, best, times, mon
     assert run["metrics"]["best"]["test"].keys() == {"mse"}
 
 
-def test_a_curve_on_test(monkeypatch):
-    task = h.task_class("Odd")
-    monkeypatch.setattr(task, "draws", [])
+def test_a_curve_on_test_and_none_when_test_is_not_to_be_scored(monkeypatch):
+    monkeypatch.setattr(h.task_class("Odd"), "draws", [])
     spec = h.spec_of(h.odd("trainer.epochs=5", "trainer.test_every=2"))
     run = h.make(spec)
     rows = h.curve(spec)
     assert [row["epoch"] for row in rows if row["test/mse"]] == ["2", "4", "5"]
     assert float(rows[-1]["test/mse"]) == pytest.approx(run["metrics"]["last"]["test"]["mse"], rel=5e-6)
-
-
-def test_test_is_not_looked_at_when_it_is_not_to_be_scored(monkeypatch):
     task = h.task_class("Odd")
     monkeypatch.setattr(task, "draws", [])
     run = h.make(h.spec_of(h.odd("runtime.score_test=false", "trainer.test_every=1")))

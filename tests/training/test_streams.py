@@ -5,6 +5,7 @@ import json
 import pytest
 import run_harness as h
 import torch
+from refusals import refuses
 from variants import variants
 
 from physml.base.errors import ConfigError
@@ -32,15 +33,12 @@ def first_losses(overrides, n=4):
     return losses[:n], inputs[:n]
 
 
-def test_the_same_seed_gives_the_same_first_losses():
+def test_the_same_seed_gives_the_same_first_losses_and_another_one_other_weights_and_order():
     overrides = h.odd("net.dropout=0.3")
     first = first_losses(overrides)
     torch.rand(7)  # whatever the process drew before
     h.spec_of(overrides).record_path.unlink()
     assert first_losses(overrides) == first
-
-
-def test_another_seed_gives_other_weights_and_another_order_that_no_model_changes():
     losses, inputs = first_losses(h.odd())
     other_losses, other_inputs = first_losses(h.odd("seed=1"))
     assert losses != other_losses and inputs != other_inputs
@@ -73,19 +71,15 @@ def test_a_worker_process_makes_the_same_record(monkeypatch, tmp_path):
     here = h.make(spec)
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "other"))
     monkeypatch.setenv("PHYSML_RUNS", str(tmp_path / "other runs"))
-    process = h.start(spec)
-    assert process.wait() == 0
+    assert h.start(spec).wait() == 0
     theirs = record.read(spec.record_path)
     differing = {key.partition(".")[0] for key, _, _ in record.differences(here, theirs)}
     assert differing <= {"cost", "started", "ended", "path", "code"}
     assert here["code"]["version"] == theirs["code"]["version"]
-    progress = json.loads((spec.work_folder / "progress.json").read_text())
-    assert progress["steps"] == 12
+    assert json.loads((spec.work_folder / "progress.json").read_text())["steps"] == 12
 
 
 # ---------------------------------------------------------------------------- precision, determinism
-
-
 @pytest.mark.parametrize(("precision", "allowed"), [("fp32", False), ("tf32", True), ("bf16", False)])
 def test_tf32_is_on_or_off_by_config_alone(precision, allowed, monkeypatch):
     set_precision("fp32" if allowed else "tf32")  # whatever stood before
@@ -117,28 +111,10 @@ def test_products_of_bf16_are_a_precision_of_their_own():
     assert rounded != plain and rounded == pytest.approx(plain, rel=0.05)
 
 
-PLUGIN = """
-from torch import nn
-
-
-class Plain(nn.Module):
-    def __init__(self, d_in: int, d_hidden: int) -> None:
-        super().__init__()
-        self.cell, self.d_out = nn.GRU(d_in, d_hidden, batch_first=True), d_hidden
-
-    def forward(self, u, state=None):
-        path, last = self.cell(u)
-        return path, (last[0],)
-"""
-
-
-def test_a_net_without_products_in_c_is_refused_before_training(tmp_path):
-    file = tmp_path / "own_plain.py"
-    file.write_text(PLUGIN)
-    overrides = [o for o in h.odd("precision=bf16-products") if not o.startswith(("model", "plugins"))]
-    plugins = f"plugins=[{h.ODD},{file}]"
-    with pytest.raises(ConfigError, match=r"Plain has computed none\. Set precision=fp32"):
-        h.make(h.spec_of([*overrides, plugins, "model=own", "model._target_=own_plain.Plain"]))
+def test_a_net_without_products_in_c_is_refused_before_training():
+    overrides = [o for o in h.odd("precision=bf16-products") if not o.startswith("model")]
+    spec = h.spec_of([*overrides, "model=own", "model._target_=odd_tasks.Plain"])
+    refuses(ConfigError, r"Plain has computed none\. Set precision=fp32", h.make, spec)
 
 
 def test_the_deterministic_option_reaches_torch(monkeypatch):

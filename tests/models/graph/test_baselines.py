@@ -6,22 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import small_graphs
 import torch
 from drawn_layers import numbers
 from refusals import refuses
-from small_graphs import (
-    ODD,
-    N,
-    adjacency,
-    close,
-    far_from_start,
-    looped,
-    parameters,
-    received,
-    relu,
-    sigmoid,
-    weights,
-)
+from small_graphs import ODD, N, adjacency, close, far_from_start, looped, parameters, received, relu, weights
 from torch import Tensor, nn
 
 from physml.base.errors import InputError
@@ -190,7 +179,7 @@ def test_gates_of_each_edge_and_channel_against_a_loop(normalized: bool):
     w, X = weights(layer), x.numpy()
     out = X @ w["U"].T + w["b"]
     for i, js in enumerate(received(ODD)):
-        eta = [sigmoid(w["A"] @ X[i] + w["B"] @ X[j] + w["c"]) for j in js]
+        eta = [small_graphs.sigmoid(w["A"] @ X[i] + w["B"] @ X[j] + w["c"]) for j in js]
         total = sum(eta, np.zeros(3)) + 1e-6 if normalized else 1
         out[i] += sum((g / total * (w["V"] @ X[j]) for g, j in zip(eta, js, strict=True)), np.zeros(3))
     close(layer(x, ODD), out)
@@ -203,8 +192,7 @@ def test_pna_against_a_loop():
         statistics, d = np.zeros(4 * H), len(js)
         if js:
             sent = X[js]
-            std = np.sqrt(sent.var(0) + 1e-5)
-            statistics = np.concatenate([sent.mean(0), sent.max(0), sent.min(0), std])
+            statistics = np.concatenate([sent.mean(0), sent.max(0), sent.min(0), np.sqrt(sent.var(0) + 1e-5)])
         scale = math.log(d + 1) / 0.8
         down = statistics / scale if d else statistics
         rows.append(np.concatenate([X[i], statistics, scale * statistics, down]))
@@ -219,8 +207,7 @@ def test_monet_against_a_loop():
         for j in js[i]:
             u = np.tanh(w["A"] @ [(len(js[j]) + 1) ** -0.5, (len(js[i]) + 1) ** -0.5] + w["a"])
             for k in range(2):
-                height = math.exp(-0.5 * ((w["s"][k] * (u - w["mu"][k])) ** 2).sum())
-                out[i] += height * kernels[k] @ X[j]
+                out[i] += math.exp(-0.5 * ((w["s"][k] * (u - w["mu"][k])) ** 2).sum()) * kernels[k] @ X[j]
     close(layer(x, ODD), out)
 
 
@@ -234,8 +221,7 @@ def test_a_stack_is_its_layers_plain_or_by_steps_and_batch_norm_is_over_nodes_be
             state = new if step is None else state + step * new
         torch.testing.assert_close(net(x, ODD), state)
     heads = MPNN(GraphAttention(H, H, n_heads=2), 1, activation="tanh").double()
-    merged = torch.tanh(heads.layers[0](x, ODD)).view(N, 2, H).mean(1)
-    torch.testing.assert_close(heads(x, ODD), merged)
+    torch.testing.assert_close(heads(x, ODD), torch.tanh(heads.layers[0](x, ODD)).view(N, 2, H).mean(1))
     refuses(InputError, "GraphConvolution makes 3 of 4", MPNN, GraphConvolution(4, 3), 2)
     net, x = MPNN(MeanConvolution(H, H), 1, activation="relu", batch_norm=True).double(), numbers(N, H)
     out = net.layers[0](x, ODD)

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import small_graphs
 import torch
 from drawn_layers import numbers
 from refusals import refuses
@@ -13,7 +14,6 @@ from small_graphs import (
     adjacency,
     close,
     far_from_start,
-    looped,
     parameters,
     received,
     relu,
@@ -53,8 +53,6 @@ def softmax(x: np.ndarray) -> np.ndarray:
 
 
 # ------------------------------------------------------------------------------------- what graphs are given
-
-
 def test_places_have_the_distances_of_a_path_and_neighbours_of_the_plane_the_least_radius() -> None:
     path = torch.tensor([[0, 1, 3, 3], [1, 2, 2, 4]])  # 0 - 1 - 2 - 3 - 4
     place = latent.isomap(path, 5)
@@ -70,12 +68,11 @@ def test_places_have_the_distances_of_a_path_and_neighbours_of_the_plane_the_lea
     assert latent.neighbours_in_plane(place, 0).shape == (2, 0)
     assert latent.neighbours_in_plane(place, 99).shape == (2, 12)
     place = np.array([[0.0, 0.0], [-1.0, 1.0], [-1.0, -1.0], [1.0, 1.0], [1.0, -1.0], [0.0, 0.0]])
-    pairs = np.array([[1, 2, 3, 4, 5], [0, 0, 0, 0, 0]])
-    assert latent.quadrants(place, pairs).tolist() == [0, 1, 2, 3, 2]
+    assert latent.quadrants(place, np.array([[1, 2, 3, 4, 5], [0, 0, 0, 0, 0]])).tolist() == [0, 1, 2, 3, 2]
 
 
 def test_pagerank_keeps_the_nearest_and_is_the_same_in_chunks(monkeypatch: pytest.MonkeyPatch):
-    Pi = 0.2 * np.linalg.inv(np.eye(N) - 0.8 * looped(ODD.unique(dim=1)))
+    Pi = 0.2 * np.linalg.inv(np.eye(N) - 0.8 * small_graphs.looped(ODD.unique(dim=1)))
     least = np.sort(Pi, 1)[:, -2:-1]
     kept = {(j, i) for i, j in np.argwhere((Pi > 1e-13) & (Pi >= least - 1e-12)).tolist()}
     for _ in range(2):
@@ -130,8 +127,7 @@ def test_channels_are_mixed_for_each_node_against_a_loop(variant: bool):
         if not variant:
             parts = [relu(part) for part in parts]
         score = sigmoid(np.array([part @ w[f"v_{c}"] for part, c in zip(parts, "LHI", strict=True)]))
-        alpha = softmax(score @ w["M"] / 3)
-        out[i] = 3 * sum(a * part for a, part in zip(alpha, parts, strict=True))
+        out[i] = 3 * sum(a * part for a, part in zip(softmax(score @ w["M"] / 3), parts, strict=True))
     close(layer(x, ODD), out)
 
 
@@ -249,8 +245,7 @@ def test_splines_against_a_loop_and_their_network_takes_places_from_features() -
     u = (0.5 + (place[ODD[0]] - place[ODD[1]]) / 5).clamp(0, 1)
     first = nn.functional.elu(net.layers[0](x[:, [0, 2]], u, ODD))
     torch.testing.assert_close(net(x, ODD), nn.functional.elu(net.layers[1](first, u, ODD)))
-    moved = x + torch.tensor([0.0, 7.0, 0.0, -3.0])
-    torch.testing.assert_close(net(moved, ODD), net(x, ODD))
+    torch.testing.assert_close(net(x + torch.tensor([0.0, 7.0, 0.0, -3.0]), ODD), net(x, ODD))
     refuses(InputError, r"features in \[0, 2\); got \[1, 2\]", SplineCNN, 2, 3, 1)
     refuses(InputError, "all 2 features are places", SplineCNN, 2, 3, 1, places=(0, 1))
 

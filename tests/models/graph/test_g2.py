@@ -72,8 +72,7 @@ def test_a_gate_of_its_own_is_f_hat():
     x, how = numbers(N, H), {"p": 2.0, "activation": "tanh"}
     layer = GradientGating(couplings()["gcn"], 3, **how, gate_coupling=couplings()["sage"])
     assert list(layer.symbols()) == ["W", "b", "hat W_l", "hat b", "hat W_r"]
-    gate = couplings()["gcn"]
-    own = GradientGating(couplings()["gcn"], 2, **how, gate_coupling=gate, shared_weights=False)
+    own = GradientGating(couplings()["gcn"], 2, **how, gate_coupling=couplings()["gcn"], shared_weights=False)
     assert len(list(own.parameters())) == 2 * 2 * 2
     for net in (layer, own):
         np.testing.assert_allclose(net(x, ODD).detach(), by_hand(net, x, ODD)[-1][0], atol=1e-10)
@@ -143,8 +142,7 @@ def test_features_keep_to_the_bounds_of_proposition_8_2_1(name: str, activation:
         for p in coupling.parameters():
             p.mul_(20)
         x = numbers(N, H).clamp(-1, 1)
-        layer = GradientGating(coupling, 30, p=2.0, activation=activation)
-        for X, tau in layer.steps(x, ODD):
+        for X, tau in GradientGating(coupling, 30, p=2.0, activation=activation).steps(x, ODD):
             assert (tau >= 0).all() and (tau <= 1).all() and (min(-1.0, low) <= X).all() and (X <= 1).all()
         far, _ = next(GradientGating(coupling, 1, p=2.0, activation=activation).steps(5 * x.abs() + 2, ODD))
         assert far[5].min() >= 2  # a node that sends to no one never moves

@@ -14,19 +14,14 @@ from torch import Tensor, nn
 from physml.base.errors import InputError
 from physml.graph.measures import dirichlet_energy, grid
 from physml.graph.rows import Rows, sparse_rows
+from physml.models.graph import graph_layers
 from physml.models.graph.diffusion import Diffusion, LateDiffusion
 from physml.models.graph.fagcn import FAGCN
 from physml.models.graph.gcnii import GCNII
 from physml.models.graph.ggcn import GGCN
 from physml.models.graph.gnn import GNN, PairNorm, drop_edges
 from physml.models.graph.graph_features import dropped, linear
-from physml.models.graph.graph_layers import (
-    GraphAttention,
-    GraphConvolution,
-    MeanConvolution,
-    NodeLinear,
-    TransformerAttention,
-)
+from physml.models.graph.graph_layers import GraphAttention, GraphConvolution, MeanConvolution, NodeLinear
 from physml.models.graph.graph_net import GraphModel, GraphNet, pooled
 from physml.models.graph.graphcon import GraphCON
 from physml.run.record import count_parameters
@@ -35,8 +30,8 @@ D, H, C = 5, 4, 3
 NONE = torch.zeros(2, 0, dtype=torch.long)
 
 
-def attention(d: int) -> TransformerAttention:
-    return far_from_start(TransformerAttention(d, d_attention=4, n_heads=2))
+def attention(d: int) -> graph_layers.TransformerAttention:
+    return far_from_start(graph_layers.TransformerAttention(d, d_attention=4, n_heads=2))
 
 
 def stack(name: str, d: int = H) -> nn.Module:
@@ -73,8 +68,7 @@ def test_a_plain_stack_is_its_layers_one_after_the_other_of_the_kind_asked_for()
 
 
 def test_pair_norm_centres_and_keeps_the_mean_square():
-    x = numbers(7, 3) * 5 + 2
-    out = PairNorm(scale=1.5)(x)
+    out = PairNorm(scale=1.5)(numbers(7, 3) * 5 + 2)
     torch.testing.assert_close(out.mean(0), torch.zeros(3, dtype=torch.double), rtol=0, atol=1e-12)
     assert out.square().sum(1).mean().item() == pytest.approx(1.5**2, rel=1e-6)
     torch.manual_seed(0)
@@ -133,8 +127,7 @@ def test_dropout_between_layers_is_of_training_alone_and_keeps_the_mean(kind):
         net.dropout = 0.0
         assert torch.equal(net.train()(x, ODD), undropped)
     assert draws.std(0).max() > 0.1 * undropped.max()
-    error = draws.std(0) / math.sqrt(len(draws))
-    assert ((draws.mean(0) - undropped).abs() <= 5 * error + 1e-12).all()
+    assert ((draws.mean(0) - undropped).abs() <= 5 * (draws.std(0) / math.sqrt(len(draws))) + 1e-12).all()
 
 
 def test_diffusion_against_a_loop():
@@ -177,7 +170,8 @@ def test_what_looks_at_all_nodes_at_once_takes_no_batch_of_graphs(mixing: str):
     def layer(d: int) -> nn.Module:
         if mixing == "PairNorm":
             return GNN(d, H, 2, kind="gcn", pair_norm=1.0)
-        return Diffusion(TransformerAttention(d, d_attention=4, n_heads=2, square_plus=True), T=2.0)
+        attention = graph_layers.TransformerAttention(d, d_attention=4, n_heads=2, square_plus=True)
+        return Diffusion(attention, T=2.0)
 
     x = numbers(N, D)
     for readout, pool in (("graph", "sum"), ("node", None)):
@@ -296,8 +290,7 @@ def test_plain_stacks_refuse_what_has_no_meaning_and_features_of_another_shape()
 
 
 def mostly_zeros(n: int = 40, width: int = 300) -> Tensor:
-    generator = torch.Generator().manual_seed(0)
-    kept = torch.rand(n, width, generator=generator) < 0.05
+    kept = torch.rand(n, width, generator=torch.Generator().manual_seed(0)) < 0.05
     kept[3] = False  # a node without any feature
     return numbers(n, width) * kept
 
@@ -312,8 +305,7 @@ def test_mostly_zero_features_give_the_numbers_of_dense_ones_and_stay_dense_wher
     out = dropped_linear(x, 0.0, True, layer)
     torch.testing.assert_close(out, layer(x))
     slopes = torch.autograd.grad(out.square().sum(), layer.parameters())
-    dense_slopes = torch.autograd.grad(layer(x).square().sum(), layer.parameters())
-    torch.testing.assert_close(slopes, dense_slopes)
+    torch.testing.assert_close(slopes, torch.autograd.grad(layer(x).square().sum(), layer.parameters()))
     x[3, 5] = 7.0  # a change in place is seen
     torch.testing.assert_close(dropped_linear(x, 0.0, True, layer), layer(x))
     assert sparse_rows(torch.rand(40, 300)) is None and sparse_rows(torch.zeros(40, 8)) is None
@@ -330,8 +322,7 @@ def test_dropout_of_features_that_are_mostly_zeros_has_the_same_law():
     many = x.repeat(50, 1)
     sparse = torch.cat([dropped_linear(many, 0.4, True, layer).view(50, 40, 2) for _ in range(80)])
     dense = torch.cat([layer(nn.functional.dropout(many, 0.4)).view(50, 40, 2) for _ in range(80)])
-    scale = dense.std(0).clamp(min=1e-9)
-    assert ((sparse.mean(0) - dense.mean(0)).abs() / scale).max() < 0.15
+    assert ((sparse.mean(0) - dense.mean(0)).abs() / dense.std(0).clamp(min=1e-9)).max() < 0.15
     torch.testing.assert_close(sparse.std(0), dense.std(0), rtol=0.12, atol=1e-9)
     assert torch.equal(dropped_linear(x, 0.4, False, layer), dropped_linear(x, 0.0, True, layer))
 

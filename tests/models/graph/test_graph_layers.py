@@ -13,14 +13,9 @@ from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
 from physml.base.errors import InputError
 from physml.data import graphs
+from physml.models.graph import graph_layers
 from physml.models.graph.geniepath import GeniePath
-from physml.models.graph.graph_layers import (
-    GraphAttention,
-    GraphConvolution,
-    MeanConvolution,
-    NodeLinear,
-    TransformerAttention,
-)
+from physml.models.graph.graph_layers import GraphConvolution, MeanConvolution, TransformerAttention
 from physml.models.graph.graph_parts import call, copies, merge_heads, widths
 from physml.models.graph.graph_powers import power
 
@@ -30,8 +25,8 @@ def layers(d_in: int = 4, d_out: int = 4) -> dict[str, nn.Module]:
     modules = {
         "gcn": GraphConvolution(d_in, d_out),
         "sage": MeanConvolution(d_in, d_out),
-        "gat": GraphAttention(d_in, d_out, n_heads=2),
-        "linear": NodeLinear(d_in, d_out),
+        "gat": graph_layers.GraphAttention(d_in, d_out, n_heads=2),
+        "linear": graph_layers.NodeLinear(d_in, d_out),
         "tran": TransformerAttention(d_in, d_attention=6, n_heads=2),
         "tran-plus": TransformerAttention(
             d_in, d_attention=6, n_heads=3, normalize="sender", square_plus=True
@@ -111,7 +106,7 @@ def test_layers_equal_those_of_pyg(heads: int):
     for mine, theirs in (
         (GraphConvolution(4, 5), GCNConv(4, 5)),
         (MeanConvolution(4, 5), SAGEConv(4, 5)),
-        (GraphAttention(4, 5, n_heads=heads), GATConv(4, 5, heads=heads)),
+        (graph_layers.GraphAttention(4, 5, n_heads=heads), GATConv(4, 5, heads=heads)),
     ):
         mine.double().load_state_dict(theirs.double().state_dict())
         torch.testing.assert_close(mine(x, ODD), theirs(x, ODD), rtol=1e-10, atol=1e-12)
@@ -206,8 +201,7 @@ def test_reversing_twice_gives_the_stored_edges_and_convolution_is_a_product_wit
     assert not np.array_equal(once, STORED)
     assert np.array_equal(graphs.directed(once, "reversed"), STORED)
     assert np.array_equal(graphs.directed(STORED, "stored"), STORED)
-    both = graphs.directed(once, "undirected")
-    assert np.array_equal(both, graphs.directed(STORED, "undirected"))
+    assert np.array_equal(graphs.directed(once, "undirected"), graphs.directed(STORED, "undirected"))
     # Each page receives from those that it links to.
     layer, x = GraphConvolution(4, 3).double(), numbers(6, 4)
     w, P = weights(layer), looped(torch.tensor([(v, u) for u, v in LINES]).T)

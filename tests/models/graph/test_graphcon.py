@@ -63,8 +63,7 @@ def test_any_coupling_fits_and_heads_are_merged_behind_sigma(name: str, heads: s
     layer = GraphCON(coupling, 2, **CONSTANTS, heads=heads)
     X, Y = x, x
     for _ in range(2):
-        force = merge_heads(torch.tanh(coupling(X, ODD)), H, heads)
-        Y = Y + 0.3 * (force - 1.7 * X - 0.6 * Y)
+        Y = Y + 0.3 * (merge_heads(torch.tanh(coupling(X, ODD)), H, heads) - 1.7 * X - 0.6 * Y)
         X = X + 0.3 * Y
     torch.testing.assert_close(layer(x, ODD), X)
 

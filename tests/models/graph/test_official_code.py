@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from physml.data.graphs import directed
 from physml.graph.edges import Edges
-from physml.models.graph import directional, geom_gcn
+from physml.models.graph import directional, geom_gcn, graph_layers
 from physml.models.graph import graph_convolutions as convolutions
 from physml.models.graph.acm_gcn import ChannelMixing
 from physml.models.graph.adgn import ADGN
@@ -24,12 +24,7 @@ from physml.models.graph.ggcn import GGCN
 from physml.models.graph.glognn import GloGNN
 from physml.models.graph.gnn import PairNorm
 from physml.models.graph.gprgnn import GPRGNN
-from physml.models.graph.graph_layers import (
-    GraphAttention,
-    GraphConvolution,
-    MeanConvolution,
-    TransformerAttention,
-)
+from physml.models.graph.graph_layers import GraphAttention, GraphConvolution, TransformerAttention
 from physml.models.graph.graph_propagation import Spread
 from physml.models.graph.graphcon import GraphCON
 from physml.models.graph.h2gcn import H2GCN
@@ -70,8 +65,8 @@ def conv(k: int) -> GraphConvolution:
     return GraphConvolution(3 * k, 3 * k)
 
 
-def mean(k: int) -> MeanConvolution:
-    return MeanConvolution(3 * k, 3 * k)
+def mean(k: int) -> graph_layers.MeanConvolution:
+    return graph_layers.MeanConvolution(3 * k, 3 * k)
 
 
 def gat(k: int) -> GraphAttention:

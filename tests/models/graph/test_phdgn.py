@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from drawn_layers import numbers
+from refusals import refuses
 from small_graphs import ODD, N, adjacency, close, far_from_start, looped, relu, weights
 from torch import Tensor
 
@@ -113,8 +114,7 @@ def test_a_far_node_is_felt_after_as_many_steps_as_there_are_edges_and_still_aft
 
     def felt(n_layers: int) -> float:
         x = numbers(n, H).requires_grad_()
-        net = made(n_layers, epsilon=0.3)
-        (grad,) = torch.autograd.grad(net(x, line)[-1].sum(), x)
+        (grad,) = torch.autograd.grad(made(n_layers, epsilon=0.3)(x, line)[-1].sum(), x)
         return float(grad[0].norm())
 
     assert felt(1) == 0 < felt(2) and felt(60) > 1e-2  # a step reaches four edges: twice two
@@ -124,5 +124,4 @@ def test_parameters_are_two_energies_and_what_damps_and_drives_by_known_words() 
     plain, full = PHDGN(H, 5), PHDGN(H, 5, damping="graph", force="graph")
     assert count_parameters(plain) == 2 * (2 * H * H + H)
     assert count_parameters(full) == 2 * (2 * H * H + H) + H * H + H * (H + 1)
-    with pytest.raises(InputError, match="damping"):
-        PHDGN(H, 2, damping="much")
+    refuses(InputError, "damping", PHDGN, H, 2, damping="much")

@@ -5,6 +5,7 @@ import functools
 import pytest
 import torch
 from drawn_layers import numbers
+from refusals import refuses
 from step_loops import loop, lstm, same
 from torch import Tensor
 
@@ -16,11 +17,6 @@ from physml.ops.backend import running
 from physml.run.record import count_parameters
 
 D, H, T = 3, 5, 9
-
-
-def make(kernel: int | None = 3, order: str = "read") -> BiLSTM:
-    torch.manual_seed(0)
-    return BiLSTM(D, H, kernel=kernel, order=order).double()
 
 
 def convolved(layer: BiLSTM, u: Tensor) -> Tensor:
@@ -51,7 +47,7 @@ def equations(layer: BiLSTM, u: Tensor) -> list[Tensor]:
 @pytest.mark.parametrize("order", ["read", "time"])
 @pytest.mark.parametrize("kernel", [None, 1, 3, 7])
 def test_equals_a_loop_from_the_equations(kernel: int | None, order: str, backend: str) -> None:
-    layer, u = make(kernel=kernel, order=order), numbers(2, T, D).requires_grad_()
+    layer, u = BiLSTM(D, H, kernel=kernel, order=order).double(), numbers(2, T, D).requires_grad_()
     with running(backend):
         path, ends = layer(u)
     same([path, *ends], equations(layer, u), [u, *layer.parameters()])
@@ -61,8 +57,7 @@ def test_the_printed_count_is_met_by_a_kernel_of_9_steps_too_and_an_even_one_is_
     """Beside that of 7, which is in tests/conf/test_parameter_counts.py."""
     net = SequenceModel(lambda d: BiLSTM(d, 22, kernel=9), 6, 5, readout="last", tokens=False)
     assert count_parameters(net) == 5_835  # printed as 5.8k
-    with pytest.raises(InputError, match="kernel must be odd"):
-        BiLSTM(D, H, kernel=2)
+    refuses(InputError, "kernel must be odd", BiLSTM, D, H, kernel=2)
 
 
 @pytest.mark.parametrize("last", [1, 4, T - 1, T, T + 5])

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from drawn_layers import numbers, zeroed
+from refusals import refuses
 from step_loops import Step, blocks_join, first_order, follows
 from torch import Tensor, nn
 
@@ -102,8 +103,7 @@ def test_the_integrator_is_of_first_order(damping: str) -> None:
     ],
 )
 def test_wrong_arguments(options: dict, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        build(2, 3, **options)
+    refuses(InputError, message, build, 2, 3, **options)
 
 
 def test_constants_given_as_tensors_need_the_plain_loop() -> None:

@@ -65,8 +65,7 @@ def test_predictions_of_an_autoencoder_in_their_order() -> None:
     for k, predicted in zip(range(-2, 4), y, strict=True):
         moved = np.linalg.matrix_power(omega if k > 0 else backward, abs(k)) @ q
         assert np.allclose(predicted, mlp(layer.decoder, moved, last=True), rtol=1e-12)
-    ahead = layer.predict(u[:, 0], 3)
-    assert np.allclose(array(ahead[1]), y[3:])
+    assert np.allclose(array(layer.predict(u[:, 0], 3)[1]), y[3:])
     assert torch.autograd.gradcheck(lambda *_: layer(u[:1])[0], list(layer.parameters()), fast_mode=True)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from drawn_layers import made, numbers
+from refusals import refuses
 from step_loops import Step, follows
 from torch import Tensor, nn
 
@@ -27,8 +28,6 @@ pytestmark = pytest.mark.usefixtures("nothing_is_compiled")
 
 
 # ----------------------------------------------------- one step of each, for one sequence, from the equations
-
-
 def min_gru(layer: nn.Module, x: Tensor, h: Tensor):
     s = layer.symbols()
     z = torch.sigmoid(s["Vz"] @ x + s["bz"])
@@ -57,8 +56,7 @@ def wave(layer: nn.Module, x: Tensor, h: Tensor):
     """By torch's convolution on a ring."""
     s = layer.symbols()
     ring = nn.functional.pad(h.reshape(1, 2, 4), (1, 1), mode="circular")
-    turned = nn.functional.conv1d(ring, s["k"]).flatten()
-    return (h := torch.tanh(turned + s["V"] @ x + s["b"])), (h,)
+    return (h := torch.tanh(nn.functional.conv1d(ring, s["k"]).flatten() + s["V"] @ x + s["b"])), (h,)
 
 
 def complex_of(pair: Tensor) -> Tensor:
@@ -222,9 +220,8 @@ def test_a_first_input_gate_of_any_size_writes(rest: str | None) -> None:
     layer, u = SLSTM(2, 4), torch.randn(3, 5, 2)
     with torch.no_grad():
         layer.b[4:8] = -110.0
-    state = None if rest is None else tuple(torch.zeros(3, 4) for _ in range(4))
     with running("native"):
-        h, _ = layer(u, state)
+        h, _ = layer(u, None if rest is None else tuple(torch.zeros(3, 4) for _ in range(4)))
     h.sum().backward()
     assert torch.isfinite(h).all() and all(torch.isfinite(p.grad).all() for p in layer.parameters())
     # The first state is the first input alone: h_1 = o tanh(z), whatever the size of the gate.
@@ -263,5 +260,4 @@ def test_what_is_written_travels_around_each_ring_and_wide_rings_convolve_to_the
     ],
 )
 def test_arguments_that_cannot_be(make: Callable[[], nn.Module], words: str):
-    with pytest.raises(InputError, match=words):
-        make()
+    refuses(InputError, words, make)

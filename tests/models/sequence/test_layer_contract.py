@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from each import each
+from refusals import refuses
 from torch import Tensor, nn
 
 from physml.base.errors import InputError
@@ -114,6 +115,5 @@ def test_layers_that_read_forwards_are_taken_and_learning_from_last_steps_needs_
     unaffected(net)
     assert torch.equal(torch.get_rng_state(), before) and net.layers[0].training
     net = SequenceModel(lambda d: TruncatedLSTM(d, 4, last=5), D, 2, "last", tokens=False)
-    with pytest.raises(InputError, match=r"equally long, without padding, .* got 1 to 8 steps"):
-        net(padded(), lengths=LENGTHS)
+    refuses(InputError, r"equally long, without padding, .* got 1 to 8 steps", net, padded(), lengths=LENGTHS)
     unaffected(net.eval())

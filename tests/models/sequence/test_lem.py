@@ -103,8 +103,7 @@ def test_chrono_initialisation(biases: int) -> None:
 @pytest.mark.parametrize(("init", "bound"), [("official", 400**-0.5), ("fan_in", 425**-0.5)])
 @torch.no_grad()
 def test_weights_and_biases_are_uniform(init: str, bound: float) -> None:
-    layer = build(25, 400, dt=1.0, biases=2, init=init)
-    for p in layer.parameters():
+    for p in build(25, 400, dt=1.0, biases=2, init=init).parameters():
         assert p.abs().max() <= bound
         assert p.abs().max() == pytest.approx(bound, rel=0.02)
         assert p.std() == pytest.approx(bound / 3**0.5, rel=0.1)
@@ -148,16 +147,14 @@ def test_state_dropout_draws_one_mask_per_sequence_and_call_none_in_evaluation_b
     assert not torch.allclose(once, again) and not torch.allclose(once[0], once[1])
     assert torch.equal(layer.eval()(u, state)[0], plain(u, state)[0])
     refuses(InputError, r"call eval\(\) first", layer.train().time_scales, u, state)
-    nothing = build(2, 50, dt=1.0, state_dropout=0.0).train()
-    assert torch.equal(nothing(u, state)[0], plain(u, state)[0])
+    assert torch.equal(build(2, 50, dt=1.0, state_dropout=0.0).train()(u, state)[0], plain(u, state)[0])
     layer = LEM(2, 3, dt=1.0, state_dropout=0.5, backend="torch")
     layer.eval()(torch.zeros(1, 4, 2))
     refuses(InputError, "only backend reference has a mask", layer.train(), torch.zeros(1, 4, 2))
 
 
 def test_lambs_start() -> None:
-    layer = LEM(300, 200, dt=1.0, init="lamb")
-    s = layer.symbols()
+    s = LEM(300, 200, dt=1.0, init="lamb").symbols()
     for kind in "z12y":
         for name in (f"W{kind}", f"V{kind}"):
             assert abs(s[name].std() / 500**-0.5 - 1) < 0.02

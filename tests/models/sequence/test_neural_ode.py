@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from drawn_layers import made, numbers
+from refusals import refuses
 from scipy.integrate import solve_ivp
 from torch import Tensor, nn
 
@@ -118,5 +119,4 @@ def test_wrong_settings_of_a_solver(wrong: dict, says: str) -> None:
 def test_without_torchdiffeq_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torchdiffeq", None)
     message = r"^method=dopri5 needs torchdiffeq\. Install it with: pip install 'torchdiffeq>=0\.2\.3'$"
-    with pytest.raises(MissingExtra, match=message):
-        Solver("dopri5", n_steps=None, rtol=1e-3, atol=1e-3, adjoint=False)
+    refuses(MissingExtra, message, Solver, "dopri5", n_steps=None, rtol=1e-3, atol=1e-3, adjoint=False)

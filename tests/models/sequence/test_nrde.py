@@ -32,8 +32,7 @@ def logarithm(path: Tensor, word: tuple[int, ...]) -> Tensor:
     total = torch.zeros((), dtype=torch.float64)
     for n in range(1, len(word) + 1):
         for cuts in itertools.combinations(range(1, len(word)), n - 1):
-            ends = (0, *cuts, len(word))
-            pieces = [word[a:b] for a, b in itertools.pairwise(ends)]
+            pieces = [word[a:b] for a, b in itertools.pairwise((0, *cuts, len(word)))]
             total = total + (-1) ** (n + 1) / n * math.prod(iterated_integral(path, p) for p in pieces)
     return total
 

@@ -35,7 +35,6 @@ SHIFTS = {"gamma_a": 0.1, "gamma_w": 0.2}
 # The damping at the start in the code of HBNODE; that of xi is log 2.
 BALL = {"gamma": 1 / (1 + math.exp(3)), "trained": True, "method": "midpoint"}
 
-
 LAYERS: dict[str, Make] = {
     "cornn": lambda k: CoRNN(2 * k, 3 * k, dt=0.3, gamma=2.0, epsilon=1.5),
     "unicornn": lambda k: UnICORNN(2 * k, 3 * k, n_layers=2, dt=0.3, alpha=1.5),

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from drawn_layers import numbers
+from refusals import refuses
 from torch import Tensor, nn
 
 from physml.base.errors import InputError
@@ -22,8 +23,7 @@ def test_the_rate_warms_up_and_falls_along_a_cosine() -> None:
         schedule.step()
     falls = [2 * (0.1 + 0.9 * (1 + math.cos(math.pi * k / 6)) / 2) for k in range(6)]
     assert rates == pytest.approx([1.0, 2.0, *falls, 0.2, 0.2])
-    with pytest.raises(InputError, match=r"warmup must lie in \[0, 8\)"):
-        WarmupCosine(optimizer, epochs=8, warmup=8)
+    refuses(InputError, r"warmup must lie in \[0, 8\)", WarmupCosine, optimizer, epochs=8, warmup=8)
 
 
 def cde_of_torchcde(layer: NeuralRDE, u: Tensor) -> Tensor:
@@ -34,8 +34,7 @@ def cde_of_torchcde(layer: NeuralRDE, u: Tensor) -> Tensor:
 
     def slope(time: float, z: Tensor) -> Tensor:
         line = min(max(math.ceil(time) - 1, 0), lines.shape[1] - 1)
-        field = layer.field(z).unflatten(1, (layer.d_out, -1))
-        return (field @ lines[:, line].unsqueeze(2)).squeeze(2)
+        return (layer.field(z).unflatten(1, (layer.d_out, -1)) @ lines[:, line].unsqueeze(2)).squeeze(2)
 
     z = layer.start(path[:, 0])
     for k in range(lines.shape[1]):

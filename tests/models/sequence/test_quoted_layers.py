@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from drawn_layers import made, numbers, train, zeroed
+from refusals import refuses
 from step_loops import Step, follows, tanh
 from torch import Tensor, nn
 
@@ -34,8 +35,6 @@ pytestmark = pytest.mark.usefixtures("nothing_is_compiled")
 
 
 # ----------------------------------------------------- one step of each, for one sequence, from the equations
-
-
 def relu_gru(layer: nn.Module, x: Tensor, h: Tensor):
     s = layer.symbols()
     z, r = (torch.sigmoid(s["W" + k] @ x + s["U" + k] @ h + s["b" + k]) for k in "zr")
@@ -131,8 +130,7 @@ def schur(layer: NonNormalRNN) -> Tensor:
     A, Theta = zero.index_put(below, layer.A), zero.index_put(below, layer.T)
     for k, (gamma, theta) in enumerate(zip(layer.gamma, layer.theta, strict=True)):
         cos, sin = theta.cos(), theta.sin()
-        turn = torch.stack([cos, -sin, sin, cos]).view(2, 2)
-        Theta[2 * k : 2 * k + 2, 2 * k : 2 * k + 2] += gamma * turn
+        Theta[2 * k : 2 * k + 2, 2 * k : 2 * k + 2] += gamma * torch.stack([cos, -sin, sin, cos]).view(2, 2)
     P = torch.matrix_exp(A - A.T)
     return P @ Theta @ P.T
 
@@ -188,8 +186,7 @@ def multilayer(layer: nn.Module, x: Tensor, *state: Tensor):
     y, z = torch.cat(state[:2]), torch.cat(state[2:])
     W = torch.diag(torch.cat([first["w"], second["w"]]))
     W[H:, :H] = second["V"]
-    push = torch.cat([first["V"] @ x + first["b"], second["b"]])
-    z = z + DT * torch.sin(W @ y + push)
+    z = z + DT * torch.sin(W @ y + torch.cat([first["V"] @ x + first["b"], second["b"]]))
     y = y + DT * z
     return y[H:], (*y.chunk(2), *z.chunk(2))
 
@@ -279,8 +276,7 @@ def test_the_full_network_reaches_matrices_that_the_restricted_one_cannot():
 
 @pytest.mark.parametrize("margin", [0.0, 0.2])
 def test_singular_values_stay_within_the_margin(margin: float):
-    layer = made(lambda: SoftOrthogonalRNN(D, 6, margin=margin), spread=5.0)
-    s = torch.linalg.svdvals(layer.matrix())
+    s = torch.linalg.svdvals(made(lambda: SoftOrthogonalRNN(D, 6, margin=margin), spread=5.0).matrix())
     assert (s - 1).abs().max() <= margin + 1e-6
     assert margin == 0.0 or (s - 1).abs().max() > 0.1
 
@@ -335,8 +331,7 @@ def test_the_energy_of_a_free_oscillator_is_kept_where_explicit_steps_gain_it():
     nn.init.zeros_(layer.b)
     start = torch.full((1, 1), 1.0).double()
     path, (y, z) = layer(torch.zeros(1, 5000, 1).double(), (start, torch.zeros_like(start)))
-    energy = z**2 / 2 + 1 - torch.cos(y)
-    assert abs(energy.item() / (1 - math.cos(1.0)) - 1) < 0.1
+    assert abs((z**2 / 2 + 1 - torch.cos(y)).item() / (1 - math.cos(1.0)) - 1) < 0.1
     assert path.abs().max() < 1.2
     y, z = 1.0, 0.0
     for _ in range(5000):  # both from the old state: explicit Euler
@@ -360,5 +355,4 @@ def test_the_energy_of_a_free_oscillator_is_kept_where_explicit_steps_gain_it():
     ],
 )
 def test_arguments_that_cannot_be(make: Callable[[], nn.Module], words: str):
-    with pytest.raises(InputError, match=words):
-        make()
+    refuses(InputError, words, make)

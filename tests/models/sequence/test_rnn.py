@@ -196,19 +196,12 @@ def test_the_encoder_feeds_the_first_layer_and_input_dropout_comes_before_it() -
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"tokens": True}, "net.embedding"),
-        ({"embedding": 5}, "encoder"),
-        ({"embedding_dropout": 0.1}, "encoder"),
-        ({"readout": "middle"}, "readout"),
-        ({"dropout_kind": "words"}, "dropout_kind"),
-        ({"dropout": 1.5}, "dropout"),
-        ({"n_layers": 0}, "n_layers"),
-        ({"readout_init": "zeros"}, "readout_init"),
-        ({"readout_bias_init": "ones"}, "readout_bias_init"),
-        ({"encoder": 0}, "encoder"),
-        ({"tokens": True, "embedding": -2}, "embedding"),
-        ({"tied": True}, "tied is for ids"),
-        ({"padding": True}, "padding is for ids"),
+        *(({"tokens": True}, "net.embedding"), ({"embedding": 5}, "encoder"), ({"encoder": 0}, "encoder")),
+        *(({"embedding_dropout": 0.1}, "encoder"), ({"tokens": True, "embedding": -2}, "embedding")),
+        *(({"readout": "middle"}, "readout"), ({"dropout_kind": "words"}, "dropout_kind")),
+        *(({"dropout": 1.5}, "dropout"), ({"n_layers": 0}, "n_layers")),
+        *(({"readout_init": "zeros"}, "readout_init"), ({"readout_bias_init": "ones"}, "readout_bias_init")),
+        *(({"tied": True}, "tied is for ids"), ({"padding": True}, "padding is for ids")),
         ({"embedding_init": "fan_out"}, "embedding_init is for ids"),
         ({"embedding_trained": True}, "embedding_trained is for ids"),
         ({"pool": "mean", "readout": "every"}, "pool=mean is for one answer per sequence"),
@@ -248,8 +241,8 @@ def test_an_output_of_another_shape_is_refused_and_a_nan_stays_in_its_row() -> N
             return outputs.sum(2), state
 
     net = SequenceModel(lambda d_in: Summed(d_in, 4), 1, 2, "every", False, n_layers=1)
-    with pytest.raises(InputError, match=r"the output of Summed must have shape \(B, T, 4\); got \(3, 5\)"):
-        net(torch.zeros(3, 5, 1))
+    says = r"the output of Summed must have shape \(B, T, 4\); got \(3, 5\)"
+    refuses(InputError, says, net, torch.zeros(3, 5, 1))
 
 
 def of_ids(n_ids: int = 20, width: int = H, **options: Any) -> SequenceModel:
@@ -318,8 +311,7 @@ def test_a_layer_that_mixes_the_sequences_of_a_batch_is_refused():
             return self.rnn(u, state)
 
     drawn, u = torch.get_rng_state(), torch.randn(4, 5, D)
-    model = make(lambda d: Mixer(d, batch_first=True)).float()
-    model(u)
+    make(lambda d: Mixer(d, batch_first=True)).float()(u)
     torch.set_rng_state(drawn)
     with pytest.raises(
         InputError, match=r"Mixer mixes the sequences of a batch: .* is batch_first=True missing"
@@ -348,8 +340,7 @@ def test_known_vectors_padding_and_a_frozen_table_where_somebody_asks_for_them()
     vectors = numbers(20, H)
     model = of_ids(embedding_init="vectors", vectors=vectors, padding=1)
     table = model.embedding.weight
-    expected = vectors.float().double().index_fill(0, torch.tensor(1), 0.0)
-    torch.testing.assert_close(table.detach(), expected)
+    torch.testing.assert_close(table.detach(), vectors.float().double().index_fill(0, torch.tensor(1), 0.0))
     model(torch.tensor([[1, 2, 3]]))[0].sum().backward()
     assert not table.grad[1].any() and table.grad[[2, 3]].any(1).all()
     frozen = of_ids(embedding_init="vectors", vectors=vectors, embedding_trained=False)

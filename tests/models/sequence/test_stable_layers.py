@@ -24,8 +24,7 @@ def state_slope(n_steps: int) -> tuple[Tensor, Tensor]:
     u, h0 = numbers(1, 1, D), numbers(1, H, seed=2)
     slope = torch.autograd.functional.jacobian(lambda h: layer(u, (h,))[0][0, 0], h0)[:, 0]
     s, both = layer.symbols(), layer(u, (h0,))[0][0, 0] + h0[0]
-    rest = torch.tanh(s["U"] @ both + s["W"] @ u[0, 0] + s["b"]) - both
-    return slope, rest.abs().max()
+    return slope, (torch.tanh(s["U"] @ both + s["W"] @ u[0, 0] + s["b"]) - both).abs().max()
 
 
 def test_equilibria_have_a_slope_of_minus_one_and_keep_the_size_of_gradients() -> None:
