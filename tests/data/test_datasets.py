@@ -210,19 +210,16 @@ def test_what_is_known_later_than_the_cache_is_compared_all_the_same(store, monk
     place(store, b"1\n2\n4\n")
     store.read(Numbers(monkeypatch, sha=None).set)
     numbers = Numbers(monkeypatch, sha=None, known=True)
-    with pytest.raises(DataError, match="not the published one"):
-        store.read(numbers.set)
+    refuses(DataError, "not the published one", store.read, numbers.set)
     numbers.upstream = replace(numbers.upstream, content=Content(), statistics=SIZE)
-    with pytest.raises(DataError, match="These are other data"):
-        store.read(numbers.set)
+    refuses(DataError, "These are other data", store.read, numbers.set)
 
 
 def test_what_its_statistics_refuse_is_not_cached(store, monkeypatch) -> None:
     numbers = Numbers(monkeypatch)
     numbers.upstream = replace(numbers.upstream, statistics=SIZE)
     place(store, A)
-    with pytest.raises(DataError, match="These are other data"):
-        store.read(numbers.set)
+    refuses(DataError, "These are other data", store.read, numbers.set)
     assert not cached(store)
 
 

@@ -318,8 +318,7 @@ def test_no_changed_byte_of_a_mat_file_ends_the_process(tmp_path: Path, packed: 
                 assert "x.mat" in str(error) and "\n" not in str(error)
     assert refusals > 200
     savemat(path, {"z": np.array([[1j]])}, do_compression=packed)
-    with pytest.raises(DataError, match="z must be a matrix of numbers; it is complex"):
-        mat(path, ["z"])
+    refuses(DataError, "z must be a matrix of numbers; it is complex", mat, path, ["z"])
 
 
 def npy_bytes(array: np.ndarray) -> bytes:
@@ -406,8 +405,7 @@ def test_what_is_no_file_is_refused_at_once(kind: str, tmp_path: Path, monkeypat
 def test_a_fifo_in_an_unpacked_folder_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "top").mkdir()
     os.mkfifo(tmp_path / "top/a")
-    with pytest.raises(DataError, match=r"top/a is a FIFO, expected a file"):
-        list(FolderTree(tmp_path / "top").items())
+    refuses(DataError, r"top/a is a FIFO, expected a file", list, FolderTree(tmp_path / "top").items())
 
 
 # ---------------------------------------------------------------------------- fixtures

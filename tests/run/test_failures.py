@@ -71,8 +71,7 @@ def test_nan_on_valid_and_a_choice_by_test_that_is_not_scored_are_refused_before
         h.make(spec)
     select = "trainer.select._target_=physml.training.selection.BestTest"
     spec = h.spec_of(h.odd(select, "runtime.score_test=false"))
-    with pytest.raises(ConfigError, match="BestTest looks at test data"):
-        h.make(spec)
+    refuses(ConfigError, "BestTest looks at test data", h.make, spec)
 
 
 def test_out_of_memory_is_a_status_and_is_tried_again(monkeypatch, capsys):

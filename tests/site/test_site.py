@@ -219,8 +219,7 @@ def test_the_working_folder_is_not_replaced(out, tmp_path, monkeypatch) -> None:
 
 def test_other_files_and_an_old_site_stay_if_a_build_fails(tmp_path, site, front, monkeypatch) -> None:
     (tmp_path / "thesis.tex").write_text("x")
-    with pytest.raises(InputError, match="no site of physml: name a new folder"):
-        build.build(tmp_path)
+    refuses(InputError, "no site of physml: name a new folder", build.build, tmp_path)
     assert (tmp_path / "thesis.tex").read_text() == "x"
 
     def half(*_):

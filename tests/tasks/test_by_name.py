@@ -341,8 +341,7 @@ def test_each_configuration_of_a_folder_is_pinned_by_itself(store: Store, tmp_pa
         text(store, str(tmp_path / "films"), config=config)
     repository(tmp_path / "films" / "fr", {**TEXTS, "test": {"sentence": ["bad"], "kind": [0]}})
     text(store, str(tmp_path / "films"), config="en")
-    with pytest.raises(DataError, match="is not what was first seen here"):
-        text(store, str(tmp_path / "films"), config="fr")
+    refuses(DataError, "is not what was first seen here", text, store, str(tmp_path / "films"), config="fr")
 
 
 def test_a_changed_folder_is_refused(store: Store, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from made_records import finished, ids, on_terminal
 from PIL import Image
+from refusals import refuses
 
 from physml.base.errors import ConfigError
 from physml.base.paths import CONF
@@ -173,8 +174,7 @@ def test_too_few_rows_say_so_and_tables_without_ranks_have_no_section() -> None:
     ],
 )
 def test_wrong_columns_are_refused(ranks: str | list[str], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        spec(ranks=list(ranks))
+    refuses(ConfigError, message, spec, ranks=list(ranks))
 
 
 def test_tables_of_conf_rank_over_different_data() -> None:
@@ -257,5 +257,4 @@ def test_a_figure_takes_the_runs_of_its_table(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_figure_is_refused(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        ranks_spec(**change).ranked_table()
+    refuses(ConfigError, message, lambda: ranks_spec(**change).ranked_table())
