@@ -75,9 +75,8 @@ def test_rows_at_chance_share_the_last_rank_unless_their_mean_is_better_than_one
     assert ranked.ranks.mean == pytest.approx({"A": 1.0, "B": 2.6, "C": 2.6, "D": 3.8})
     assert list(ranked.behind) == ["B", "C", "D"]
     assert ranked.behind["D"].mean == pytest.approx(2.8)
-    (line,) = (
-        text for text in rank_blocks(ranked)[1].lines if text.startswith("Not shown to beat a constant")
-    )
+    lines = rank_blocks(ranked)[1].lines
+    (line,) = (text for text in lines if text.startswith("Not shown to beat a constant"))
     assert line.endswith("B (P); C (P); D (P)")
     # C trains on two splits of four, so its gain is not shown; that of D is small and sure.
     lucky = iter((0.9, 0.5, 0.9, 0.5))
@@ -191,8 +190,7 @@ def figure(rows: int, columns: int = 7, long: bool = False) -> Figure:
     rng = np.random.default_rng(0)
     name = "G2-GraphSAGE with edges both ways and number " if long else "row "
     scores = {f"{name}{i}": list(rng.normal(0.3 * i, 1.0, size=columns)) for i in range(rows)}
-    ranks = mean_ranks(scores, ["higher"] * columns)
-    return Figure(ranks_spec(), (), Ranking((), scores, ranks, {}, {}))
+    return Figure(ranks_spec(), (), Ranking((), scores, mean_ranks(scores, ["higher"] * columns), {}, {}))
 
 
 def ranks_spec(**changes: Any) -> FigureSpec:
