@@ -8,8 +8,9 @@ Helpers of tests/harness are imported by name, in child processes too.
 import os
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -114,6 +115,18 @@ def seeded() -> None:
     """
     torch.manual_seed(0)
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def prints(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """The output of a command in this process, `.out` and `.err`, once it has ended with this exit code."""
+    from physml.cli import main
+
+    def call(code: int, *arguments: str) -> Any:
+        assert main.main([*arguments]) == code
+        return capsys.readouterr()
+
+    return call
 
 
 @pytest.fixture

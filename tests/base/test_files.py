@@ -36,8 +36,7 @@ def test_a_writer_killed_in_the_middle_leaves_the_old_file_or_none(old, named, t
     process.kill()
     process.wait()
     assert (path.read_text() if path.exists() else None) == old
-    left = [file.read_text() for file in tmp_path.glob(".file.*.tmp")]
-    assert left == (["half"] if named else [])
+    assert [file.read_text() for file in tmp_path.glob(".file.*.tmp")] == (["half"] if named else [])
     files.sweep(path)
     assert not list(tmp_path.glob(".file.*.tmp"))
 
@@ -51,16 +50,13 @@ def test_a_run_removes_what_a_killed_one_has_left():
     assert not list(spec.work_folder.glob(".*.tmp"))
 
 
-def test_a_file_whose_time_was_set_back_is_another(tmp_path):
+def test_a_file_whose_time_was_set_back_is_another_and_an_error_names_the_file_that_was_meant(tmp_path):
     path = tmp_path / "data"
     path.write_bytes(b"true")
     before, status = files.fingerprint(path), path.stat()
     path.write_bytes(b"fake")
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert path.stat().st_mtime_ns == status.st_mtime_ns and files.fingerprint(path) != before
-
-
-def test_an_error_names_the_file_that_was_meant(tmp_path):
     for path, says in ((tmp_path, "Is a directory"), (tmp_path / ("a" * 250), "File name too long")):
         with pytest.raises(OSError, match=says) as error:
             files.write_text(path, "x")
@@ -118,12 +114,10 @@ def test_a_run_with_damaged_checkpoints_ends_with_the_same_bits(tmp_path):
 
     def damage(path):
         """A kill between the two renames of a checkpoint leaves the older one alone."""
-        content = (path if path.exists() else previous).read_bytes()
-        path.write_bytes(DAMAGES["truncated"](content))
+        path.write_bytes(DAMAGES["truncated"]((path if path.exists() else previous).read_bytes()))
 
     damage(last)
-    state = checkpoint.load(spec.work_folder, spec.place.identity)
-    before = state["trainer"]["step"]
+    before = checkpoint.load(spec.work_folder, spec.place.identity)["trainer"]["step"]
     assert before >= 1
     going_on = h.start(spec)
     h.until(lambda: h.steps_done(spec) > before + 1)
@@ -153,13 +147,12 @@ def test_a_checkpoint_of_another_setting_is_not_used_and_none_runs_foreign_code(
 @pytest.mark.parametrize("name", checkpoint.NAMES)
 @pytest.mark.parametrize("flags", [[], ["--force"]])
 @pytest.mark.parametrize("kind", variants(["fifo"], ["folder"]))
-def test_a_checkpoint_that_is_not_a_file_is_one_line(kind, flags, name, capsys):
+def test_a_checkpoint_that_is_not_a_file_is_one_line(kind, flags, name, prints):
     spec = h.spec_of(h.odd())
     path = spec.work_folder / name
     spec.work_folder.mkdir(parents=True)
     path.mkdir() if kind == "folder" else os.mkfifo(path)
-    assert main.main(["run", *h.odd(), *flags]) == 2
-    message = capsys.readouterr().err
+    message = prints(2, "run", *h.odd(), *flags).err
     assert f"error: {path} must be a file, a checkpoint. Remove it and start again." in message
     assert "Traceback" not in message and not spec.record_path.exists()
     path.rmdir() if kind == "folder" else path.unlink()
@@ -169,14 +162,13 @@ def test_a_checkpoint_that_is_not_a_file_is_one_line(kind, flags, name, capsys):
 @pytest.mark.parametrize(
     "content", ["a word", ["a", "list"], {}, {"trainer": []}, {"trainer": {"net": None}}]
 )
-def test_a_checkpoint_of_other_content_is_one_line(content, capsys, caplog):
+def test_a_checkpoint_of_other_content_is_one_line(content, prints, caplog):
     """With the right checksum, as if written by another program."""
     spec = h.spec_of(h.odd())
     spec.work_folder.mkdir(parents=True)
     if isinstance(content, dict):
         checkpoint.save(spec.work_folder, {"identity": spec.place.identity, **content})
-        assert main.main(["run", *h.odd()]) == 2
-        message = capsys.readouterr().err
+        message = prints(2, "run", *h.odd()).err
         assert "error: the checkpoint does not fit the code as it is now" in message
         assert "Traceback" not in message
     else:
@@ -205,14 +197,13 @@ def test_a_body_that_torch_cannot_read_is_one_line(tmp_path, caplog):
     ],
     ids=["truncated", "another setting", "deeply nested"],
 )
-def test_a_record_that_cannot_be_used_is_named(content, said, capsys):
+def test_a_record_that_cannot_be_used_is_named(content, said, capsys, prints):
     overrides = h.odd()
     path = h.spec_of(overrides).record_path
     h.make(h.spec_of(overrides))
     path.write_text(content(path.read_text()))
     capsys.readouterr()
-    assert main.main(["run", *overrides]) == 2
-    error = capsys.readouterr().err
+    error = prints(2, "run", *overrides).err
     assert error.startswith("error: ") and str(path) in error and said in error
     assert main.main(["diff", str(path), str(path)]) == 2
 
@@ -294,14 +285,13 @@ def test_a_record_that_does_not_fit_on_the_disk_is_written_next_time(small_disk,
 @pytest.mark.parametrize(
     ("root", "beside"), [("PHYSML_RESULTS", None), ("PHYSML_RUNS", None), ("PHYSML_RESULTS", "PHYSML_RUNS")]
 )
-def test_an_unwritable_root_is_told_before_training(root, beside, tmp_path, monkeypatch, capsys):
+def test_an_unwritable_root_is_told_before_training(root, beside, tmp_path, monkeypatch, prints):
     """Also where it is named alone, and the work folder lies beside the results."""
     (tmp_path / "a file").touch()
     monkeypatch.setenv(root, str(tmp_path / "a file" / "below"))
     if beside:
         monkeypatch.delenv(beside)
-    assert main.main(["run", *h.odd()]) == 2
-    said = capsys.readouterr().err
+    said = prints(2, "run", *h.odd()).err
     assert "cannot be written: Not a directory" in said and f"set {root} to another folder" in said
     assert "steps" not in said
 

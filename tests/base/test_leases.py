@@ -42,7 +42,7 @@ def left_by(folder, **holder):
 # ---------------------------------------------------------------------------- one lease
 
 
-def test_a_lease_is_held_until_it_is_given_back(tmp_path, another_machine):
+def test_a_lease_is_held_until_it_is_given_back_and_pilots_have_the_same_locks(tmp_path, another_machine):
     with lock.held(tmp_path):
         assert lock.is_held(tmp_path)
         began = len((tmp_path / "lease" / "1").read_bytes())
@@ -53,6 +53,7 @@ def test_a_lease_is_held_until_it_is_given_back(tmp_path, another_machine):
     assert not lock.is_held(tmp_path)
     with lock.held(tmp_path):
         assert lock.is_held(tmp_path)
+    assert shared_environment()["PHYSML_LOCKS"] == "lease"
 
 
 def test_a_server_that_does_not_answer_for_a_while_ends_no_renewal(tmp_path, monkeypatch):
@@ -157,10 +158,6 @@ def test_mistakes_are_told(tmp_path, monkeypatch, name, value):
     monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match=f"{name} must be"), lock.held(tmp_path):
         pass
-
-
-def test_pilots_of_an_engine_have_the_same_locks():
-    assert shared_environment()["PHYSML_LOCKS"] == "lease"
 
 
 # ---------------------------------------------------------------------------- races

@@ -11,7 +11,6 @@ import run_harness as h
 
 from physml.base import lock
 from physml.base.errors import Busy
-from physml.cli import main
 from physml.run import perform as run
 
 
@@ -20,17 +19,15 @@ def kind(request, monkeypatch):
     monkeypatch.setenv("PHYSML_LOCKS", request.param)
 
 
-def test_the_second_process_is_told_who_works_on_the_run(capsys):
+def test_the_second_process_is_told_who_works_on_the_run(prints):
     overrides = h.odd(step_s=0.3)  # seconds enough for two other starts, also on a busy machine
     spec = h.spec_of(overrides)
     first = h.start(spec)
     h.until(lambda: h.is_held(spec))
-    assert main.main(["run", *overrides]) == 2
-    said = capsys.readouterr().err
+    said = prints(2, "run", *overrides).err
     assert f"error: {platform.node()} (pid {first.pid}) works on " in said
     assert str(spec.work_folder) in said and "Wait for it, or stop it" in said
-    second = h.start(spec)
-    assert second.wait() == 3
+    assert h.start(spec).wait() == 3
     first.kill()
     assert first.wait() == -signal.SIGKILL
     assert not h.is_held(spec)
@@ -54,8 +51,7 @@ def test_a_run_that_another_process_has_just_ended_is_not_made_again(monkeypatch
 
 def test_looking_whether_a_lock_is_held_disturbs_nobody(tmp_path):
     """A table that looks for running runs holds their locks for an instant."""
-    looked = threading.Event()
-    ended = threading.Event()
+    looked, ended = threading.Event(), threading.Event()
 
     def look():
         while not ended.is_set():

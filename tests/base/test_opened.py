@@ -8,7 +8,6 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -162,9 +161,7 @@ def test_what_a_run_prints_goes_into_no_other_file(tmp_path: Path) -> None:
         lambda path: record.records("lem/adding-lem", [path]),
     ],
 )
-def test_a_folder_that_cannot_be_read_is_not_an_empty_one(
-    read: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_read_is_not_an_empty_one(read, tmp_path, monkeypatch) -> None:
     def refuse(path: object) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 

@@ -180,9 +180,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("command", "says"), WRONG, ids=[ascii(command) for command, _ in WRONG])
-def test_a_wrong_command_is_told_what_to_do_and_leaves_nothing(
-    physml: Physml, own_roots: Path, command: str, says: str
-) -> None:
+def test_a_wrong_command_is_told_what_to_do_and_leaves_nothing(physml, own_roots, command, says: str) -> None:
     code, out, err = physml(*command.split())
     assert (code, out) == (2, "") and re.search(says, err), err
     assert "Traceback" not in err and "None:" not in err
@@ -198,9 +196,7 @@ def test_a_process_ends_with_the_same_code_and_no_traceback() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
-def test_a_stop_before_anything_has_begun_is_one_line(
-    physml: Physml, monkeypatch: pytest.MonkeyPatch, own_roots: Path, number: int
-) -> None:
+def test_a_stop_before_anything_has_begun_is_one_line(physml, monkeypatch, own_roots, number: int) -> None:
     """Configs take a second to compose, and others' code in there must not swallow the stop."""
 
     def compose(overrides: list[str]) -> None:
@@ -225,15 +221,12 @@ def test_a_stop_before_anything_has_begun_is_one_line(
 Told = dict[tuple[str, ...], tuple[str, set[str]]]
 
 
-def test_the_program_alone_prints_its_help_by_purpose(physml: Physml) -> None:
+def test_the_program_alone_prints_its_help_by_purpose_and_list_alone_names_everything(physml: Physml) -> None:
     code, out, err = physml()
     assert (code, err) == (0, "") and physml("--help")[1] == out
     titles = [f"{title}:" for title in main.GROUPS]
     assert [line for line in out.splitlines() if line in titles] == titles
     assert set(re.findall(r"^  ([a-z]+)  ", out, re.MULTILINE)) >= set(main.COMMANDS)
-
-
-def test_list_alone_names_everything(physml: Physml) -> None:
     code, out, _ = physml("list")
     assert code == 0 and f"{len(names('model'))} models:" in out and "physml list KIND" in out
     assert {"lem", "adding", "lem-4"} <= set(re.split(r"[,\s]+", out)) and len(out.splitlines()) < 60
@@ -254,9 +247,7 @@ def test_commands_import_what_they_need_alone(in_turn: Told) -> None:
 
 
 @pytest.mark.parametrize("command", [*LISTS, ("data", "list")])
-def test_a_list_has_a_line_for_each_and_long_has_more(
-    physml: Physml, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
-) -> None:
+def test_a_list_has_a_line_for_each_and_long_has_more(physml, monkeypatch, command: tuple[str, ...]) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     whole = physml(*command)[1]
     known = dataset_names() if "data" in command else names(command[1].removesuffix("s"))
@@ -278,14 +269,11 @@ def test_a_line_is_cut_to_the_width_of_a_terminal_and_columns_are_aligned(monkey
 # ---------------------------------------------------------------------------- run, --cfg, --plan, diff
 
 
-def test_cfg_shows_a_config_that_can_be_run_again(physml: Physml, own_roots: Path) -> None:
+def test_cfg_shows_a_config_whose_run_leaves_a_record_and_a_second_start_says_done(physml, own_roots) -> None:
     code, out, _ = physml("run", *TINY, "--cfg")
     config = compose(list(TINY)).config
     assert code == 0 and out.startswith(f"# identity {identity(config)}\n")
     assert yaml.safe_load(out) == config and not (own_roots / "results").exists()
-
-
-def test_a_run_leaves_a_record_and_a_second_start_says_done(physml: Physml, own_roots: Path) -> None:
     code, out, _ = physml("run", *TINY)
     (path,) = (own_roots / "results" / "runs" / "adhoc" / "adding-lem").glob(record.RUNS)
     assert code == 0 and out.startswith(f"finished: {path.relative_to(own_roots)}\n") and "mse" in out
@@ -296,9 +284,7 @@ def test_a_run_leaves_a_record_and_a_second_start_says_done(physml: Physml, own_
     assert path.read_bytes() == before and record.read(path)["config"]["experiment"] is None
 
 
-def test_diff_names_what_two_runs_differ_in(
-    physml: Physml, own_roots: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_diff_names_what_two_runs_differ_in(physml: Physml, own_roots: Path, monkeypatch) -> None:
     for seed in "01":
         physml("run", *TINY, f"seed={seed}", f"model.d_hidden={3 + int(seed)}")
     first, second = sorted(own_roots.rglob("*-seed?.json"), key=lambda path: path.stem[-1])
@@ -313,9 +299,7 @@ def test_diff_names_what_two_runs_differ_in(
 @pytest.mark.parametrize(
     "command", [("run", "-m", *TINY, "seed=0,1"), ("table", "lem-9", "--smoke", "--seeds", "0")]
 )
-def test_plans_are_aligned_columns_that_nothing_is_cut_from(
-    physml: Physml, own_roots: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
-) -> None:
+def test_plans_are_aligned_columns_that_nothing_is_cut_from(physml, own_roots, monkeypatch, command) -> None:
     """The steps of `run` are timed in a process of their own, as always, those of the table in this one."""
 
     def worker_here(arguments: list[str], *_: object) -> object:
@@ -338,23 +322,22 @@ def test_plans_are_aligned_columns_that_nothing_is_cut_from(
     assert not list((own_roots / "results").rglob("*.json"))
 
 
-def test_a_plan_for_a_gpu_says_so(physml: Physml) -> None:
+def test_a_plan_for_a_gpu_says_so_and_none_measures_unasked_or_needs_a_work_folder(physml, monkeypatch):
     _, out, _ = physml("run", "model=lem", "task=adding", "profile=smoke", "runtime.device=cuda", "--plan")
     head, *_, total = out.strip().splitlines()
     assert "GPU-h each" in head and total.startswith("1 run, 1 to do: ")
-
-
-def test_a_plan_measures_nothing_unless_it_is_to(physml: Physml, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("physml.queue.planning.start_worker", pytest.fail)
     code, out, _ = physml("run", "-m", *TINY, "seed=0,1", "--plan")
     assert code == 0 and "\n2 runs, 2 to do: 2 of unknown time (--plan --probe measures)" in out
+    monkeypatch.setenv("PHYSML_RUNS", f"{os.devnull}/x")
+    code, out, _ = physml("table", "lem-4", "--plan", "--seeds", "77")
+    assert code == 0 and "lem/fitzhugh_nagumo-lem " in out
 
 
 @pytest.mark.parametrize("root", ["RESULTS", "RUNS", "CACHE", "DATA"])
 def test_a_root_in_no_home_is_refused(root: str, physml: Physml, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"PHYSML_{root}", "~nosuchuser/x")
-    refusal = "error: ~nosuchuser/x: there is no home folder for ~nosuchuser.\n"
-    assert physml("run", *TINY) == (2, "", refusal)
+    assert physml("run", *TINY) == (2, "", "error: ~nosuchuser/x: there is no home folder for ~nosuchuser.\n")
 
 
 def test_a_terminal_that_knows_ascii_alone_gets_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,9 +370,7 @@ def test_data_list_is_whole_in_a_pipe(physml: Physml, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("action", ["list", "check"])
-def test_data_list_and_check_fit_a_terminal_and_tell_of_a_wrong_root(
-    physml: Physml, own_roots: Path, monkeypatch: pytest.MonkeyPatch, action: str
-) -> None:
+def test_data_list_and_check_fit_a_terminal_and_tell_of_a_wrong_root(physml, own_roots, monkeypatch, action):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("PHYSML_DATA", str(own_roots / "nowhere"))
     code, out, _ = physml("data", action, "mnist", "uci_har", "imdb")
@@ -400,9 +381,7 @@ def test_data_list_and_check_fit_a_terminal_and_tell_of_a_wrong_root(
 
 
 @pytest.mark.parametrize("arguments", [("table", "lem-4", "--write"), ("figure", "cornn-fig-5")])
-def test_results_that_cannot_be_written_are_said(
-    physml: Physml, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arguments: tuple[str, ...]
-) -> None:
+def test_results_that_cannot_be_written_are_said(physml, monkeypatch, tmp_path, arguments) -> None:
     (tmp_path / "a file").touch()
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "a file"))
     code, _, err = physml(*arguments, "--no-run")
@@ -410,28 +389,19 @@ def test_results_that_cannot_be_written_are_said(
     assert code == 2 and re.search(says, err)
 
 
-def test_a_figure_of_other_seeds_replaces_no_result_and_one_without_runs_says_so(physml: Physml) -> None:
+def test_a_figure_of_other_seeds_replaces_no_result_and_missing_or_damaged_runs_are_said(physml) -> None:
     code, out, _ = physml("figure", "lem-fig-4", "--seeds", "0", "--no-run", "--formats", "csv")
     (path,) = re.findall(r"written: (\S+)", out)
     assert code == 0 and Path(path).resolve() == (work_root() / "figures" / "lem-fig-4.csv").resolve()
     code, out, _ = physml("figure", "lem-fig-2", "--no-run")
     assert code == 0 and "no picture is written" in out and "written: " not in out
     assert re.search("no run was started here. .*physml status lem-4", physml("status")[1])
-
-
-def test_a_figure_says_of_a_damaged_record_though_another_stands_for_it(physml: Physml) -> None:
     (recorded,) = record.records("lem/fitzhugh_nagumo-lem-dt2")
     path = results_root() / "runs" / "lem" / "fitzhugh_nagumo-lem-dt2" / Path(recorded["path"]).name
     path.parent.mkdir(parents=True)
     path.write_text("{")
     code, out, err = physml("figure", "lem-fig-4", "--no-run", "--formats", "csv")
     assert code == 2 and "1/1, complete" in out and f"{path.name} is damaged" in err
-
-
-def test_a_plan_needs_no_work_folder(physml: Physml, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PHYSML_RUNS", f"{os.devnull}/x")
-    code, out, _ = physml("table", "lem-4", "--plan", "--seeds", "77")
-    assert code == 0 and "lem/fitzhugh_nagumo-lem " in out
 
 
 @pytest.mark.parametrize(("command", "between"), [(ALL[0], r".*\n +"), (ALL[1], r".* ")])
@@ -466,9 +436,7 @@ AT_A_STOP.__context__ = KeyboardInterrupt()
         (KeyError("a bug"), None),
     ],
 )
-def test_errors_become_one_line_and_a_code_and_a_bug_is_not_hidden(
-    physml: Physml, monkeypatch: pytest.MonkeyPatch, error: BaseException, end: tuple[int, str, str] | None
-) -> None:
+def test_errors_become_one_line_and_a_code_and_a_bug_is_not_hidden(physml, monkeypatch, error, end) -> None:
     def fail(*_: object) -> int:
         raise error
 

@@ -80,16 +80,13 @@ def test_two_rows_of_a_table_and_records_of_ones_own_are_compared(physml: Physml
     assert code == 2 and "adhoc/mine-a has runs of 2 settings. Name a record of one instead" in err
 
 
-def test_the_output_in_the_docs_is_real_and_nothing_is_trained(physml: Physml, tmp_path: Path) -> None:
+def test_the_output_in_the_docs_is_real_nothing_is_trained_and_columns_without_runs_named(physml, tmp_path):
     _, out, _ = physml("compare", "GraphCON-GCN", "MLP", *TABLE.split())
     assert not list(tmp_path.iterdir())
     page = (ROOT / "docs" / "verdicts.md").read_text(encoding="utf-8")
     shown = page.partition("```text\ngraphcon-2: ")[2].partition("\n```")[0]
     real = "\n".join(line.rstrip() for line in out.splitlines())
     assert shown and real.startswith(f"graphcon-2: {shown}")
-
-
-def test_columns_without_runs_are_named_and_two_experiments_have_one_metric(physml: Physml) -> None:
     code, out, _ = physml("compare", "G2-GAT, mean over heads", "G2-GAT", "--table", "g2-2")
     says = "Film: not compared: G2-GAT, mean over heads has no finished run"
     assert code == 0 and says in " ".join(out.split())

@@ -45,16 +45,14 @@ def test_other_shells_have_a_script_too(shell: str, capsys: pytest.CaptureFixtur
         assert subprocess.run(["zsh", "-n"], input=text, text=True, timeout=60).returncode == 0
 
 
-def test_a_file_named_as_a_command_and_a_missing_extra_are_refused(tmp_path, monkeypatch, capsys) -> None:
+def test_a_file_named_as_a_command_and_a_missing_extra_are_refused(tmp_path, monkeypatch, prints) -> None:
     monkeypatch.setenv("PHYSML_CONF", str(tmp_path))
     (tmp_path / "table").mkdir()
     (tmp_path / "table" / "evil$(touch X)-1.yaml").touch()
-    assert main.main(["completion", "bash"]) == 2
-    said = capsys.readouterr()
+    said = prints(2, "completion", "bash")
     assert "Rename it." in said.err and not said.out
     assert conf_files.find("table", "evil$(touch X)-1") is None
     with pytest.raises(ConfigError, match=r"Rename it\."):
         conf_files.absolute("./evil`x`.yaml")
     monkeypatch.setitem(sys.modules, "shtab", None)
-    assert main.main(["completion", "bash"]) == 2
-    assert "Install it with: pip install 'shtab>=1.7'" in capsys.readouterr().err
+    assert "Install it with: pip install 'shtab>=1.7'" in prints(2, "completion", "bash").err

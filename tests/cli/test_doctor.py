@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from physml.base.errors import to_install
-from physml.cli import doctor, main
+from physml.cli import doctor
 from physml.cli.doctor import Row
 
 
@@ -28,9 +28,8 @@ def plain_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "results"))
 
 
-def test_the_report_of_a_working_machine(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["doctor"]) == 0
-    out = capsys.readouterr().out
+def test_the_report_of_a_working_machine(prints) -> None:
+    out = prints(0, "doctor").out
     for topic in doctor.CHECKS:
         assert f"\n{topic}\n" in f"\n{out}"
     names = re.findall(r"^  (?:  |- |! )(\S+(?: \S+)*)  ", out.partition("\npackages\n")[2], re.MULTILINE)
@@ -63,9 +62,8 @@ def test_packages_that_are_missing_or_of_another_version(monkeypatch: pytest.Mon
     assert "the tested version is 0.1" in packages["numpy"].value and "make setup" in packages["scipy"].hint
     assert packages["extra dev"].value == "not installed: ruff"
     assert "pip install pytest" in packages["extra dev"].hint
-    assert doctor.text({"packages": [*packages.values()]}).startswith(
-        "1 missing, marked with !\n\nmissing\n  ! scipy"
-    )
+    text = doctor.text({"packages": [*packages.values()]})
+    assert text.startswith("1 missing, marked with !\n\nmissing\n  ! scipy")
     monkeypatch.setattr(doctor, "_tested", {}.__getitem__)
     (row,) = doctor.findings("packages")
     assert "the check failed: TypeError" in row.value
@@ -99,7 +97,7 @@ def test_backends_without_a_compiler_and_roots_of_data(request, monkeypatch, tmp
     assert rows("data")["PHYSML_DATA"].state == "missing"
 
 
-def test_little_disk_and_unwritable_folders_are_told_and_missing_things_code_1(monkeypatch, capsys) -> None:
+def test_little_disk_and_unwritable_folders_are_told_and_missing_things_code_1(monkeypatch, prints) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=3 * 2**20))
     row = rows("disk")["results"]
     assert (row.state, row.value.partition(" free")[0]) == ("note", "0.0 GiB")
@@ -107,8 +105,7 @@ def test_little_disk_and_unwritable_folders_are_told_and_missing_things_code_1(m
     row = rows("disk")["cache"]
     assert row.state == "missing" and "PHYSML_CACHE" in row.hint
     monkeypatch.setattr(doctor, "CHECKS", {"a": lambda: iter([Row("b", "c", "missing", "Get it.")])})
-    assert main.main(["doctor"]) == 1
-    assert "! b  c\n       Get it." in capsys.readouterr().out
+    assert "! b  c\n       Get it." in prints(1, "doctor").out
 
 
 def test_the_tracker_is_offline_unless_someone_is_logged_in(monkeypatch, tmp_path: Path) -> None:

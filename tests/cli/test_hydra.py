@@ -80,7 +80,7 @@ def test_a_word_without_a_meaning_names_the_way(physml: Physml, words: str) -> N
     assert err.startswith("error: ") and (not named or any(word in err for word in named)), err
 
 
-def test_cfg_shows_the_same_in_every_form_and_words_alone_are_repeated_with_a_command(physml: Physml) -> None:
+def test_cfg_shows_the_same_in_every_form_words_alone_are_repeated_and_an_empty_mapping_empties(physml):
     assert (plain := physml("run", *TINY, "--cfg"))[0] == 0
     for form in (("--cfg", "job"), ("--cfg=job",), ("-c", "job"), ("--cfg", "job", "--resolve")):
         assert physml("run", *form, *TINY) == plain
@@ -89,6 +89,11 @@ def test_cfg_shows_the_same_in_every_form_and_words_alone_are_repeated_with_a_co
     for words in (("model=lem", "task=adding"), ("-m", "seed=0,1", *TINY), ("--cfg", "job", *TINY)):
         code, _, err = physml(*words)
         assert code == 2 and f"Did you mean: physml run {' '.join(words)}" in err
+    assert expand(["seed=0,0,1"], names) == [["seed=0"], ["seed=1"]]
+    said = physml("run", "model=gcn", "task=pyg", "task.dataset=Actor", "task.options={}", "--cfg")[1]
+    assert "options: {}" in said
+    merged = physml("run", "model=gcn", "task=pyg", "+task.options={split: public}", "--cfg")[1]
+    assert "name: Cora" in merged and "split: public" in merged
 
 
 def test_config_dir_is_the_folder_of_own_configs(physml: Physml, files: Path) -> None:
@@ -97,11 +102,3 @@ def test_config_dir_is_the_folder_of_own_configs(physml: Physml, files: Path) ->
     assert code == 0 and "_target_: physml.models.sequence.lem.LEM" in out
     assert "\nmine " in physml("list", "models", "--config-dir=conf2")[1]
     assert "--config-dir nope: there is no such folder" in physml("list", "models", "--config-dir", "nope")[2]
-
-
-def test_equal_combinations_are_one_and_an_empty_mapping_empties(physml: Physml) -> None:
-    assert expand(["seed=0,0,1"], names) == [["seed=0"], ["seed=1"]]
-    said = physml("run", "model=gcn", "task=pyg", "task.dataset=Actor", "task.options={}", "--cfg")[1]
-    assert "options: {}" in said
-    merged = physml("run", "model=gcn", "task=pyg", "+task.options={split: public}", "--cfg")[1]
-    assert "name: Cora" in merged and "split: public" in merged

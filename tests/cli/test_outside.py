@@ -68,9 +68,7 @@ def row_of(out: str, label: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_plugin_is_run_and_becomes_a_row_and_an_edit_makes_another_setting(
-    physml: Physml, folder: Path, inside: Path
-) -> None:
+def test_a_plugin_is_run_and_becomes_a_row_and_an_edit_makes_another_setting(physml, folder, inside) -> None:
     runs = inside / "runs"
     target = ("plugins=[my_rnn.py]", "model._target_=my_rnn.MyRNN", "task=fitzhugh_nagumo", "profile=smoke")
     command = [sys.executable, "-m", "physml", "run", *target, "model.d_hidden=3", "+model.leak=0.2"]
@@ -80,7 +78,6 @@ def test_a_plugin_is_run_and_becomes_a_row_and_an_edit_makes_another_setting(
     (record,) = records(runs / "adhoc" / "fitzhugh_nagumo-myrnn")
     assert record["config"]["model"] == {"_target_": "my_rnn.MyRNN", "d_hidden": 3, "leak": 0.2}
     assert record["config"]["plugins"] == ["my_rnn.py"]
-
     code, said = physml(*TABLE)
     assert code == 0, said
     assert re.search(r"none printed +\d+\.\d", row_of(said, "Mine"))
@@ -121,20 +118,12 @@ class Coupling(nn.Linear):
         return super().forward(x)
 """,
     )
-    code, said = physml(
-        "run",
-        "plugins=[nod.py]",
-        "model._target_=nod.NoD",
-        "model.d_hidden=3",
-        "task=adding",
-        "profile=smoke",
-    )
+    alone = ("plugins=[nod.py]", "model._target_=nod.NoD", "model.d_hidden=3", "task=adding")
+    code, said = physml("run", *alone, "profile=smoke")
     assert code == 2 and "NoD takes no d_in: its constructor must be __init__(self, d_in, ...)" in said
     around = "model.coupling={_target_: nod.Coupling, d_in: 4, d_hidden: 4}"
-    sizes = ("model.n_layers=1", "net.hidden=4")
-    code, said = physml(
-        "run", "plugins=[nod.py]", "model=graphcon_gcn", around, *sizes, "task=texas", "profile=smoke"
-    )
+    graph = ("plugins=[nod.py]", "model=graphcon_gcn", "model.n_layers=1", "net.hidden=4", "task=texas")
+    code, said = physml("run", *graph, around, "profile=smoke")
     assert code == 0, said
 
 
@@ -210,7 +199,7 @@ def test_a_row_of_ones_own_with_several_seeds(physml: Physml, folder: Path) -> N
     assert code == 0 and "5 runs, 2 to do" in said
 
 
-def test_lists_name_the_folder_of_ones_own_configs(papers: Path, monkeypatch, capsys) -> None:
+def test_lists_name_the_folder_of_ones_own_configs(papers: Path, monkeypatch, prints) -> None:
     for name, text in {
         "table/mine-1": OWN_TABLE,
         "study/my/fitzhugh_nagumo": STUDY,
@@ -221,8 +210,7 @@ def test_lists_name_the_folder_of_ones_own_configs(papers: Path, monkeypatch, ca
     monkeypatch.chdir(papers)
     named = {"tables": "mine-1", "experiments": "my/fitzhugh_nagumo-mine", "models": "leaking"}
     for kind, name in named.items():
-        assert main.main(["list", kind, name]) == 0
-        assert re.search(rf"^{name} .*\[.*conf\]$", capsys.readouterr().out, re.M)
+        assert re.search(rf"^{name} .*\[.*conf\]$", prints(0, "list", kind, name).out, re.M)
 
 
 def test_without_a_place_for_results_they_go_to_the_adhoc_folder_of_the_checkout(folder, monkeypatch) -> None:
@@ -323,25 +311,22 @@ def test_rows_that_cannot_be_made_leave_the_others_alone(inside: Path, forked, m
     assert not (inside / "tables").exists(), "the place of tables with results"
 
 
-def test_a_damaged_record_is_told_in_its_row(inside: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_record_is_told_in_its_row(inside: Path, prints) -> None:
     folder = inside / "smoke" / "runs" / "lem" / "fitzhugh_nagumo-lem"
     write(folder / "0a1b2c3d-split0-seed0.json", '{"schema": 1, ')
-    assert main.main(["table", "lem-9", "--smoke", "--no-run", "--long"]) == 2
-    out, errors = capsys.readouterr()
+    out, errors = prints(2, "table", "lem-9", "--smoke", "--no-run", "--long")
     says = r"blocked \((\w)\).* \(\1\) \S*0a1b2c3d-split0-seed0\.json is damaged"
     assert re.search(says, " ".join(out.split())) and "LSTM" in out
     assert re.search(r"^error: lem/fitzhugh_nagumo-lem cannot be run: \S*0a1b2c3d-split0-seed0", errors, re.M)
 
 
 def test_a_damaged_record_leaves_the_others_of_its_row(inside: Path) -> None:
-    overrides = ["experiment=lem/adding-250-lem-dt_root"]
-    spec = spec_of(compose(overrides))
+    spec = spec_of(compose(["experiment=lem/adding-250-lem-dt_root"]))
     other = finished("lem/adding-250-lem-dt_root", 1, identity=spec.place.identity)
     record.write(spec.record_path.with_name(spec.record_path.name.replace("seed0", "seed1")), other)
     write(spec.record_path, '{"schema": 1, ')
-    requested = requested_runs.RequestedRuns(
-        [(other["experiment"], 0, seed) for seed in (0, 1)], requested_runs.RunOptions(), "t"
-    )
+    runs = [(other["experiment"], 0, seed) for seed in (0, 1)]
+    requested = requested_runs.RequestedRuns(runs, requested_runs.RunOptions(), "t")
     assert [r["seed"] for r in requested.wanted_records()] == [1]
     assert "is damaged" in requested.broken[other["experiment"]]
 
@@ -355,22 +340,17 @@ rows: [{label: LEM, experiment: lem/adding-250-lem-dt_root}]
 
 
 @pytest.mark.parametrize("before", [(), ("pilot",)])
-def test_a_damaged_record_is_the_reason_of_exit_code_2(
-    before: tuple[str, ...], inside: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_record_is_the_reason_of_exit_code_2(before, inside, tmp_path, prints) -> None:
     path = write(spec_of(compose(["experiment=lem/adding-250-lem-dt_root"])).record_path, '{"schema": 1, ')
-    assert main.main([*before, "table", str(write(tmp_path / "one.yaml", ONE_ROW))]) == 2
-    errors = capsys.readouterr().err
+    errors = prints(2, *before, "table", str(write(tmp_path / "one.yaml", ONE_ROW))).err
     assert re.search(rf"^error: lem/adding-250-\S+ cannot be run: \S*{path.name} is damaged", errors, re.M)
 
 
-def test_a_metric_that_no_run_will_have_is_told_before_anything_is_trained(inside, tmp_path, capsys) -> None:
+def test_a_metric_that_no_run_will_have_is_told_before_anything_is_trained(inside, tmp_path, capsys, prints):
     """Each mistake is told once, and before the hours that the rows need."""
-    wrong = ONE_ROW.replace("test/mse", "test/mes").replace(
-        "rows: [", "rows: [{label: L, experiment: lem/x-y}, "
-    )
-    assert main.main(["table", str(write(tmp_path / "one.yaml", wrong))]) == 2
-    errors = capsys.readouterr().err
+    wrong = ONE_ROW.replace("test/mse", "test/mes")
+    wrong = wrong.replace("rows: [", "rows: [{label: L, experiment: lem/x-y}, ")
+    errors = prints(2, "table", str(write(tmp_path / "one.yaml", wrong))).err
     assert errors.count("its task has no metric test/mes. Did you mean test/mse") == 1
     assert errors.count("there is no experiment named lem/x-y") == 1
     assert not (inside / "runs").exists()
@@ -380,32 +360,27 @@ def test_a_metric_that_no_run_will_have_is_told_before_anything_is_trained(insid
         assert "column mse: lower mse is better; got better: higher" in capsys.readouterr().err
 
 
-def test_a_metric_of_a_figure_is_held_against_its_task_too(inside: Path, tmp_path: Path, capsys) -> None:
-    wrong = OWN_FIGURE.replace("valid/rmse", "valid/mes").replace(
-        "./studies/fitzhugh_nagumo.yaml:mine", "lem/adding-250-lem-dt_root"
-    )
-    assert main.main(["figure", str(write(tmp_path / "mine.yaml", wrong))]) == 2
-    assert "its task has no metric valid/mes. Did you mean valid/mse" in capsys.readouterr().err
+def test_a_wrong_metric_of_a_figure_and_a_seed_that_chose_are_told(inside, tmp_path, prints, monkeypatch):
+    wrong = OWN_FIGURE.replace("valid/rmse", "valid/mes")
+    wrong = wrong.replace("./studies/fitzhugh_nagumo.yaml:mine", "lem/adding-250-lem-dt_root")
+    said = prints(2, "figure", str(write(tmp_path / "mine.yaml", wrong))).err
+    assert "its task has no metric valid/mes. Did you mean valid/mse" in said
     assert not (inside / "runs").exists()
-
-
-def test_a_seed_that_chose_the_settings_scores_none(inside: Path, tmp_path, monkeypatch, capsys) -> None:
     search = {"search": {"seed": 1000, "stages": [{"seeds": [7]}, {"seeds": []}]}}
     monkeypatch.setattr("physml.records.searches.content_of_file", lambda _: search)
     table = ONE_ROW.replace("lem/adding-250-lem-dt_root", "lem/fitzhugh_nagumo-lstm").replace("mse", "rmse")
     path = write(tmp_path / "one.yaml", table.replace("seeds: [0]", "seeds: [0, 1000]"))
-    assert main.main(["table", str(path)]) == 2
-    assert "fitzhugh_nagumo-lstm: seed 1000 is one of those that its search" in capsys.readouterr().err
+    said = prints(2, "table", str(path)).err
+    assert "fitzhugh_nagumo-lstm: seed 1000 is one of those that its search" in said
 
 
-def test_the_plan_of_a_table_tells_which_rows_cannot_be_made(inside: Path, monkeypatch, capsys) -> None:
+def test_the_plan_of_a_table_tells_which_rows_cannot_be_made(inside: Path, monkeypatch, prints) -> None:
     def spoilt(overrides: list[str]) -> Composed:
         composed = compose(overrides)
         composed.config["optim"]["weigth_decay"] = 0.1
         return composed
 
     monkeypatch.setattr(requested_runs, "compose", spoilt)
-    assert main.main(["table", "lem-9", "--smoke", "--plan"]) == 2
-    out, errors = capsys.readouterr()
+    out, errors = prints(2, "table", "lem-9", "--smoke", "--plan")
     refusal = "cannot be run: optim.weigth_decay: Adam has no such argument. Did you mean"
     assert "0 runs, 0 to do" in out and errors.count(refusal) == len(EXPERIMENTS)

@@ -57,9 +57,8 @@ def test_every_run_is_a_line_or_all_are_a_mean() -> None:
     assert curve.y is not None and curve.low is not None and (curve.low <= curve.y).all()
     assert (mean.spec.x_scale, mean.spec.y_scale) == ("log", "linear")
     assert metrics_of(some[0])[0] == "valid/rmse" and "train/loss" in metrics_of(some[0])
-    ends = run_curves({"GPRGNN": record.records("g2/texas-gprgnn")}, "valid/accuracy", mean=True).panels[0][
-        1
-    ][0]
+    records = record.records("g2/texas-gprgnn")
+    ends = run_curves({"GPRGNN": records}, "valid/accuracy", mean=True).panels[0][1][0]
     assert len(ends.each) > 1 and ends.y is None and "no mean: runs end at different steps" in str(ends.state)
     broken = run_curves({"LEM": [*some, {**some[0], "curve": None}]}, "valid/rmse").panels[0][1][0]
     assert "has no curve file" in str(broken.state) and not broken.drawn

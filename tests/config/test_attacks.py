@@ -99,9 +99,7 @@ def test_a_part_is_a_module_or_of_the_class_annotated_and_never_in_a_list_of_num
 
 @pytest.mark.parametrize("flag", ["--cfg", "--plan"])
 @pytest.mark.parametrize("where", ["+model.extra", "model.d_hidden", "optim.lr", "trainer.batch_size"])
-def test_no_process_is_started_by_a_config_that_is_only_looked_at(
-    where: str, flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_process_is_started_by_a_config_that_is_only_looked_at(where, flag, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
     node = f"{{_target_: {STARTER}, targets: [], environment: {{BROWSER: 'touch {tmp_path}/ran'}}}}"
     assert main.main(["run", "model=lem", "task=adding", "profile=smoke", f"{where}={node}", flag]) == 2
@@ -109,14 +107,13 @@ def test_no_process_is_started_by_a_config_that_is_only_looked_at(
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_row_of_a_table_starts_no_process(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_of_a_table_starts_no_process(tmp_path: Path, prints, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
     rows = {"mine": {"model": "lem", "set": {"model": {"d_hidden": NODE}}}}
     study = {"task": "fitzhugh_nagumo", "provenance": {"kind": "own", "source": "x"}, "rows": rows}
     file = write(tmp_path / "mine.yaml", study)
     row = f"label=Mine,experiment={file}:mine"
-    assert main.main(["table", "lem-4", "--seeds", "0", "--row", row, "--plan"]) == 2
-    shown = capsys.readouterr()
+    shown = prints(2, "table", "lem-4", "--seeds", "0", "--row", row, "--plan")
     assert "ForkServer is not allowed" in shown.out + shown.err
 
 

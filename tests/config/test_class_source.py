@@ -70,9 +70,7 @@ def file(tmp_path: Path) -> Path:
         ("Sixth", 1, {"b": "3", "d": "'d'"}),
     ],
 )
-def test_version_and_defaults_are_read_from_the_class_or_its_bases_in_the_file(
-    file: Path, name: str, version: int, defaults: dict[str, str]
-) -> None:
+def test_version_and_defaults_are_read_from_the_class_or_its_bases_in_the_file(file, name, version, defaults):
     facts = read_class_in(file, name)
     assert (facts.version, {k: v for k, v in facts.defaults.items() if k != "version"}) == (version, defaults)
 

@@ -51,7 +51,7 @@ def test_an_eager_optimizer_computes_what_torch_computes(cls: type) -> None:
         torch.testing.assert_close(*pair, rtol=0, atol=0)
 
 
-def test_an_eager_optimizer_has_the_name_of_torchs_and_calls_its_hooks() -> None:
+def test_an_eager_optimizer_has_the_name_of_torchs_and_calls_its_hooks_and_that_of_a_plugin_stays() -> None:
     cls = eager(torch.optim.Adam)
     assert eager(torch.optim.Adam) is cls
     assert issubclass(cls, torch.optim.Adam)
@@ -64,8 +64,6 @@ def test_an_eager_optimizer_has_the_name_of_torchs_and_calls_its_hooks() -> None
     optimizer.step()
     assert called == [1]
 
-
-def test_the_optimizer_of_a_plugin_stays_as_it_is() -> None:
     class Mine(torch.optim.SGD):
         pass
 

@@ -105,20 +105,18 @@ def test_what_can_move_a_number_moves_the_identity(override: str) -> None:
 
 
 NETS = "physml.models.sequence"
+TARGETS = [f"{NETS}.lem.LEM", f"{NETS}.rnn.SequenceModel", "tasks.adding.Adding", "the trainer"]
 
 
-@pytest.mark.parametrize("target", [f"{NETS}.lem.LEM", f"{NETS}.rnn.SequenceModel", "tasks.adding.Adding"])
+@pytest.mark.parametrize("target", TARGETS)
 def test_a_raised_version_moves_the_identity(monkeypatch: pytest.MonkeyPatch, target: str) -> None:
     def raised(name: str) -> class_source.ClassSource:
         source = class_source.read_class(name)
         return dataclasses.replace(source, version=source.version + 1) if name == target else source
 
     monkeypatch.setattr(identities, "read_class", raised)
-    assert identity(BASE) != KEY
-
-
-def test_a_raised_version_of_the_trainer_moves_the_identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identities, "TRAINER_VERSION", identities.TRAINER_VERSION + 1)
+    trainer = identities.TRAINER_VERSION + (target == "the trainer")
+    monkeypatch.setattr(identities, "TRAINER_VERSION", trainer)
     assert identity(BASE) != KEY
 
 
@@ -175,16 +173,13 @@ def test_a_touched_experiment_is_kept_out_of_its_folder(override: str) -> None:
     assert spec(override).place.folder == "adhoc/lem/fitzhugh_nagumo-lem"
 
 
-def test_a_smoke_run_is_kept_out_of_the_checkouts_records(monkeypatch, tmp_path: Path) -> None:
+def test_a_smoke_run_is_kept_out_of_the_checkouts_records_and_no_two_configs_share_one(monkeypatch, tmp_path):
     monkeypatch.delenv("PHYSML_RESULTS", raising=False)
     assert spec("profile=smoke").place.folder == "adhoc/lem/fitzhugh_nagumo-lem"
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
     assert spec("profile=smoke").place.folder == "lem/fitzhugh_nagumo-lem"
     # The folder is that of the full run, and `run -m profile=smoke,full` keeps both, by their labels.
     assert spec("profile=smoke").label != spec().label == "lem/fitzhugh_nagumo-lem split 0 seed 0"
-
-
-def test_two_configs_never_share_a_record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
     run_spec = spec("seed=99")
     kept = {"schema": record.SCHEMA, "identity": run_spec.place.identity, "seed": 99, "split": 0}

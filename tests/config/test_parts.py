@@ -23,14 +23,11 @@ def test_a_coupling_of_another_class_has_its_own_arguments_alone() -> None:
     assert changed["model"]["coupling"]["in_channels"] == 7
 
 
-def test_a_part_may_come_where_there_was_none_and_a_misspelt_one_is_refused_with_a_near_name() -> None:
+def test_a_part_may_come_where_there_was_none_a_misspelt_one_is_refused_null_is_no_experiment() -> None:
     stop = "{_target_: physml.training.selection.Patience, epochs: 20, metric: null}"
     assert compose([*GRAPH, f"trainer.stop={stop}"]).config["trainer"]["stop"] == yaml.safe_load(stop)
     with pytest.raises(ConfigError, match=r"no config key model\.couplin\. Did you mean coupling\?"):
         compose([*GRAPH, GCN.replace("coupling", "couplin")])
-
-
-def test_no_experiment_is_said_by_null() -> None:
     assert compose(["experiment=null", *GRAPH]) == compose([*GRAPH])
 
 

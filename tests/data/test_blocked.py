@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from refusals import refuses
 
 from physml.base.errors import DataError
 from physml.base.paths import ROOT, own_folders
@@ -58,34 +59,30 @@ def test_what_a_plan_says_of_data_needs_no_torch(roots: Path) -> None:
     assert "UCI HAR Dataset.zip missing" in done.stdout and done.stdout.endswith("False\n"), done.stderr
 
 
-def test_runs_that_lack_data_are_refused_before_anything_is_built(roots: Path, capsys) -> None:
-    assert main.main(["run", HAR, *SHORT]) == 2
-    said = capsys.readouterr().err
+def test_runs_that_lack_data_are_refused_before_anything_is_built(roots: Path, prints) -> None:
+    said = prints(2, "run", HAR, *SHORT).err
     assert said.startswith("error: UCI HAR Dataset.zip is missing") and said.count("\n") == 1
     assert not records(roots) and not (roots / "runs").exists()
-    assert main.main(["run", "-m", HAR, "seed=0,1", *SHORT, "--jobs", "1"]) == 2
-    lines = capsys.readouterr().out.splitlines()
+    lines = prints(2, "run", "-m", HAR, "seed=0,1", *SHORT, "--jobs", "1").out.splitlines()
     assert lines.pop() == "0 of 2 runs have a score"
     assert len(lines) == 2 and all("blocked: UCI HAR Dataset.zip missing" in line for line in lines)
     assert not records(roots)
 
 
 @pytest.mark.parametrize("how", [["--long"], ["--no-run", "--long"], ["--plan"]])
-def test_a_table_says_which_data_are_missing(roots: Path, capsys, monkeypatch, how: list[str]) -> None:
+def test_a_table_says_which_data_are_missing(roots: Path, prints, monkeypatch, how: list[str]) -> None:
     monkeypatch.setenv("COLUMNS", "300")
-    assert main.main(["table", "lem-11", "--seeds", "0", *how]) == 0
-    said = capsys.readouterr().out
+    said = prints(0, "table", "lem-11", "--seeds", "0", *how).out
     assert "blocked" in said
     assert "EigenWorms_TRAIN.ts missing, get it with `physml data get eigenworms`" in said
     assert not records(roots)
 
 
 @pytest.mark.usefixtures("small_data")
-def test_a_record_says_how_far_its_data_are_known(roots: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_record_says_how_far_its_data_are_known(roots: Path, prints) -> None:
     UCI_HAR.fixture(roots / "data")
     for how in ("bytes", "content"):
-        assert main.main(["run", HAR, *SHORT, "--verify", how]) == 2
-        said = capsys.readouterr().err.splitlines()
+        said = prints(2, "run", HAR, *SHORT, "--verify", how).err.splitlines()
         assert "content of uci_har is not the published one" in said[-1]
         assert "failed" not in said and not records(roots), "nothing had begun"
     assert main.main(["run", HAR, *SHORT, "--verify", "off"]) == 0
@@ -99,12 +96,22 @@ def test_a_record_says_how_far_its_data_are_known(roots: Path, capsys: pytest.Ca
 
 
 def refusal(store: Store) -> str:
-    with pytest.raises(DataError) as caught:
-        refuse_absent(upstream("mnist"), store)
-    return str(caught.value)
+    return refuses(DataError, "train-images", refuse_absent, upstream("mnist"), store)
 
 
-def test_where_the_right_root_is_known_nothing_else_is_advised(roots: Path) -> None:
+def refuse(monkeypatch: pytest.MonkeyPatch, name: str, refused: Path) -> None:
+    """The function of os may do nothing in that place."""
+    real = getattr(os, name)
+
+    def looking(path, *arguments, **keys):
+        if isinstance(path, str | Path) and Path(path).is_relative_to(refused):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path, *arguments, **keys)
+
+    monkeypatch.setattr(os, name, looking)
+
+
+def test_where_the_right_root_is_known_nothing_else_is_advised(roots) -> None:
     MNIST.fixture(roots / "data")
     assert "data get" not in refusal(Store(roots / "data/MNIST", roots / "cache"))
     assert "data get mnist" in refusal(Store(roots / "nowhere", roots / "cache"))
@@ -115,8 +122,7 @@ def test_half_a_download_is_told(roots: Path) -> None:
     part.parent.mkdir(parents=True)
     part.write_bytes(b"half")
     store = Store(roots / "data", roots / "cache")
-    said = f"Part of a download is at {part}. Resume it with `physml data get mnist`."
-    assert said in refusal(store)
+    assert f"Part of a download is at {part}. Resume it with `physml data get mnist`." in refusal(store)
     rows = catalogue.list_data(catalogue.choose(["mnist"]), store)
     assert "0.0 KiB of it downloaded" in rows[0].note and "downloaded" not in rows[1].note
 
@@ -125,32 +131,21 @@ def test_a_folder_or_a_file_that_may_not_be_read_is_told_of_its_data_set_alone(r
     MNIST.fixture(roots / "data")
     folder, store = roots / "data/MNIST", Store(roots / "data", roots / "cache", "off")
 
-    def refuse(name: str, refused: Path) -> None:
-        real = getattr(os, name)
-
-        def looking(path, *arguments, **keys):
-            if isinstance(path, str | Path) and Path(path).is_relative_to(refused):
-                raise PermissionError(13, "Permission denied", str(path))
-            return real(path, *arguments, **keys)
-
-        monkeypatch.setattr(os, name, looking)
-
     def rows(work, *names: str) -> dict[str, list]:
         listed: dict[str, list] = {}
         for row in work(catalogue.choose(names), store):
             listed.setdefault(row.dataset, []).append(row)
         return listed
 
-    refuse("open", image := folder / "raw/train-images-idx3-ubyte.gz")
+    refuse(monkeypatch, "open", image := folder / "raw/train-images-idx3-ubyte.gz")
     row, *others = rows(catalogue.check_data, "mnist")["mnist"]
     assert (row.state, row.note) == ("unreadable", f"{image} cannot be read: Permission denied")
     assert not {"damaged", "unreadable"} & {other.state for other in others}
     with monkeypatch.context() as patched:
         patched.setattr(os, "access", lambda path, mode: path != image)
         assert catalogue.incomplete(["mnist"], catalogue.choose(["mnist"]), store) == ["mnist"]
-    with pytest.raises(DataError, match=rf"{image} cannot be read"):
-        catalogue.get_data(catalogue.choose(["mnist"]), store)
-    refuse("stat", folder / "raw")
+    refuses(DataError, f"{image} cannot be read", catalogue.get_data, catalogue.choose(["mnist"]), store)
+    refuse(monkeypatch, "stat", folder / "raw")
     listed = rows(catalogue.list_data)
     assert {row.state for row in listed["mnist"]} == {"unreadable"} and len(listed) > 30
     assert f"{image} cannot be read: Permission denied" in listed["mnist"][0].note
@@ -168,18 +163,10 @@ def test_a_fixture_that_cannot_be_written_is_told_of_the_cache(roots: Path) -> N
 def test_a_file_that_is_empty_or_may_not_be_read_is_told(roots: Path, monkeypatch) -> None:
     MNIST.fixture(roots / "data")
     path = roots / "data/MNIST/raw/train-images-idx3-ubyte.gz"
-    real = os.open
-
-    def refusing(name, *arguments, **keys):
-        if Path(name) == path:
-            raise PermissionError(13, "Permission denied", str(path))
-        return real(name, *arguments, **keys)
-
+    bytes_alone, any_content = (Store(roots / "data", roots / "cache", how) for how in ("bytes", "off"))
     with monkeypatch.context() as patched:
-        patched.setattr(os, "open", refusing)
-        with pytest.raises(DataError, match=f"{path} cannot be read: Permission denied"):
-            Store(roots / "data", roots / "cache", "off").read(MNIST)
+        refuse(patched, "open", path)
+        refuses(DataError, f"{path} cannot be read: Permission denied", any_content.read, MNIST)
     path.write_bytes(b"")
-    for how in ("bytes", "off"):
-        with pytest.raises(DataError, match=f"{path}: the file is empty"):
-            Store(roots / "data", roots / "cache", how).read(MNIST)  # type: ignore[arg-type]
+    for store in (bytes_alone, any_content):
+        refuses(DataError, f"{path}: the file is empty", store.read, MNIST)

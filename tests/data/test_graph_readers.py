@@ -98,9 +98,7 @@ def test_both_forms_of_zinc_give_the_same_arrays_and_classes_of_years_the_same_s
         (zinc.ZINC_SUBSTITUTE, "node_ptr"),
     ],
 )
-def test_classes_nodes_and_offsets_are_whole_numbers(
-    data: DataSet, key: str, bad: complex, tmp_path: Path
-) -> None:
+def test_classes_nodes_and_offsets_are_whole_numbers(data: DataSet, key: str, bad: complex, tmp_path) -> None:
     data.fixture(tmp_path)
     path = next(tmp_path.rglob("*.npz"))
     arrays = dict(np.load(path))
@@ -108,9 +106,8 @@ def test_classes_nodes_and_offsets_are_whole_numbers(
     arrays[key].flat[0] += bad
     np.savez(path, **arrays)
     store = Store(tmp_path, tmp_path / "cache", "off")
-    refuses(
-        DataError, f"{path.name}.*(whole numbers|real numbers|expected 0|kinds|cut|edge 1)", store.read, data
-    )
+    says = "(whole numbers|real numbers|expected 0|kinds|cut|edge 1)"
+    refuses(DataError, f"{path.name}.*{says}", store.read, data)
 
 
 @pytest.mark.parametrize("data", [ppi.PPI, zinc.ZINC, superpixels.SUPERPIXELS], ids=lambda data: data.name)
@@ -188,8 +185,7 @@ def test_edges_of_webkb_stay_as_stored(name: str, rows: int, links: int, real: S
 def test_the_papers_that_citeseer_lacks_have_no_label(real: Store) -> None:
     arrays = read(real, planetoid.CITESEER)
     nobody = np.flatnonzero(arrays["y"] < 0)
-    assert len(nobody) == 15
-    assert not graphs.dense_features(arrays)[nobody].any()
+    assert len(nobody) == 15 and not graphs.dense_features(arrays)[nobody].any()
     assert not any(np.isin(nobody, nodes).any() for nodes in graphs.fixed_split(arrays, 0).values())
 
 
@@ -307,5 +303,4 @@ def test_orders_of_nodes_are_recorded_and_synthetic_cora_is_split_as_in_the_publ
     refuses(InputError, "5 recorded orders", graphs.node_order, 2485, 5)
     order = splits.load_index("syn-cora-123456")
     assert np.array_equal(order, np.random.RandomState(123456).choice(1490, 1490, replace=False))
-    split = graphs.cut(order, 1490 // 2, 1117 - 745)
-    assert [len(nodes) for nodes in split.values()] == [745, 372, 373]
+    assert [len(nodes) for nodes in graphs.cut(order, 1490 // 2, 1117 - 745).values()] == [745, 372, 373]

@@ -130,9 +130,8 @@ def test_roots_come_from_the_environment_and_may_be_unwritable(tmp_path, caplog,
     assert Store.from_env() == Store(tmp_path / "d", tmp_path / "c")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PHYSML_DATA", "d")  # a run of an engine may start in another folder
-    assert Store.from_env().data == tmp_path / "d" and shared_environment()["PHYSML_DATA"] == str(
-        tmp_path / "d"
-    )
+    assert Store.from_env().data == tmp_path / "d"
+    assert shared_environment()["PHYSML_DATA"] == str(tmp_path / "d")
     monkeypatch.setenv("PHYSML_DATA", "")
     monkeypatch.delenv("PHYSML_CACHE")
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -2,11 +2,13 @@
 
 import io
 import zlib
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
 
 from physml.records.schema import SCHEMA
+from physml.report.stats.summary import Values
 from physml.report.text.document import Document
 from physml.report.text.screen import Screen
 
@@ -17,6 +19,11 @@ def identity(experiment: str) -> str:
 
 def ids(*experiments: str) -> dict[str, str | None]:
     return {experiment: identity(experiment) for experiment in experiments}
+
+
+def by_seed(values: Iterable[Any]) -> Values:
+    """The scores of seeds from 0 on, on the first split."""
+    return {(0, seed): float(value) for seed, value in enumerate(values)}
 
 
 def finished(experiment: str, seed: int = 0, *, split: int = 0, **changes: Any) -> dict[str, Any]:
@@ -32,7 +39,6 @@ def finished(experiment: str, seed: int = 0, *, split: int = 0, **changes: Any) 
 
 def on_terminal(document: Document, width: int = 80, *, long: bool = False, rules: bool = False) -> str:
     out = io.StringIO()
-    Console(file=out, width=width, color_system=None, legacy_windows=False).print(
-        Screen(document, long, rules)
-    )
+    console = Console(file=out, width=width, color_system=None, legacy_windows=False)
+    console.print(Screen(document, long, rules))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"

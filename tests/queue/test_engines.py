@@ -14,7 +14,7 @@ from refusals import refuses
 
 from physml.base.errors import ConfigError, Preempted, RunFailed
 from physml.base.paths import work_root
-from physml.cli import console, main
+from physml.cli import console
 from physml.cli.distribution import pilot_command
 from physml.queue import planning, scheduler
 from physml.queue.engines import session, slurm
@@ -280,18 +280,14 @@ def test_mistakes_in_an_engine_are_told(name, changes, says):
 # ---------------------------------------------------------------------------- the command line
 
 
-def test_settings_of_an_engine_are_changed_for_a_command_and_a_pilot_has_it_without_them():
+def test_settings_of_an_engine_are_changed_for_a_command_whose_plan_prints_the_script(prints, monkeypatch):
     chosen = read_settings(SlurmSettings, "slurm", ["partition=gpu", "lines=[--exclusive]", "hours=2"])
     assert (chosen.partition, chosen.lines, chosen.hours, chosen.workers) == ("gpu", ["--exclusive"], 2.0, 4)
     assert slurm.Slurm(None, ["workers=9"]).settings.workers == 9
     command = ["run", "-m", "seed=0,1", "--on=slurm/lab", "--workers", "3", "--engine=cpus=2", "--detach"]
     assert pilot_command([*command, "--plan"]) == ["run", "-m", "seed=0,1", "--on", "pilot"]
-
-
-def test_the_plan_on_slurm_prints_the_script_and_submits_nothing(capsys, monkeypatch):
     monkeypatch.setattr(slurm, "_command", lambda *_, **__: pytest.fail("nothing may be submitted"))
-    assert main.main(["table", "lem-9", "--smoke", "--on", "slurm", "--workers", "3", "--plan"]) == 0
-    out = capsys.readouterr().out
+    out = prints(0, "table", "lem-9", "--smoke", "--on", "slurm", "--workers", "3", "--plan").out
     assert "#SBATCH --array=0-2" in out and "physml table lem-9 --smoke --on pilot &" in out
     assert "by 3 pilot(s)" in out
 
@@ -306,17 +302,13 @@ def test_the_plan_on_slurm_prints_the_script_and_submits_nothing(capsys, monkeyp
         (["--on", "cloud"], "there is no engine cloud"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(arguments, says, capsys):
-    assert main.main(["table", "lem-9", "--plan", *arguments]) == 2
-    assert says in capsys.readouterr().err
+def test_options_that_do_not_fit_are_refused(arguments, says, prints):
+    assert says in prints(2, "table", "lem-9", "--plan", *arguments).err
 
 
-def test_a_pilot_by_hand_makes_runs_and_draws_nothing(forked, capsys, tmp_path, monkeypatch):
+def test_a_pilot_by_hand_makes_runs_and_draws_nothing(forked, prints, tmp_path, monkeypatch):
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "shared"))
     table = ["table", "lem-9", "--smoke", "--seeds", "0"]
-    assert main.main(["pilot", *table, "--plan"]) == 0
-    assert "4 runs, 4 to do" in capsys.readouterr().out and forked == [], "--plan makes none"
-    assert main.main(["pilot", *table]) == 0
-    assert len(forked) == 4 and "written" not in capsys.readouterr().out
-    assert main.main([*table, "--no-run", "--long"]) == 0
-    assert "1/1" in capsys.readouterr().out
+    assert "4 runs, 4 to do" in prints(0, "pilot", *table, "--plan").out and forked == [], "--plan makes none"
+    assert "written" not in prints(0, "pilot", *table).out and len(forked) == 4
+    assert "1/1" in prints(0, *table, "--no-run", "--long").out

@@ -108,8 +108,7 @@ def test_a_run_that_always_fails_is_given_up_until_somebody_says_retry(forked, c
         assert not history.given_up(spec)
         assert piloted(planning.plan([spec])).exit_code == 1 and len(forked) == k + 1
     assert history.given_up(spec)
-    outcome = piloted(planning.plan([spec]))
-    assert outcome.exit_code == 1 and len(forked) == history.LIMIT
+    assert piloted(planning.plan([spec])).exit_code == 1 and len(forked) == history.LIMIT
     assert "given up after 3 attempts: " in capsys.readouterr().err
     assert history.forget(spec.work_folder) and not history.forget(spec.work_folder)
     assert piloted(planning.plan([spec])).exit_code == 1 and len(forked) == history.LIMIT + 1

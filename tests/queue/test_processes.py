@@ -248,5 +248,5 @@ def test_the_session_of_a_run_is_as_nice_as_its_process(nice):
     )
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, start_new_session=True)
-    niceness = max(0, os.nice(0) + nice)  # the tests may be nice themselves
-    assert done.stdout.split()[1:] == ["nice", str(niceness)], done.stderr
+    # the tests may be nice themselves
+    assert done.stdout.split()[1:] == ["nice", str(max(0, os.nice(0) + nice))], done.stderr

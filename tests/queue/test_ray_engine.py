@@ -53,28 +53,24 @@ def test_the_plan_says_what_would_be_started(job, changes, says):
     assert ("a100 1; started again 2 times" if "retries=2" in changes else "again always") in text
 
 
-def test_a_plan_starts_nothing_and_needs_no_ray(capsys, monkeypatch):
+def test_a_plan_starts_nothing_and_needs_no_ray(capsys, prints, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     table = ["table", "lem-9", "--smoke", "--on", "ray", "--workers", "3"]
-    assert main.main([*table, "--plan"]) == 0
-    assert "3 tasks on a Ray cluster" in capsys.readouterr().out
+    assert "3 tasks on a Ray cluster" in prints(0, *table, "--plan").out
     assert main.main([*table, "--detach", "--engine", "address=auto", "--plan"]) == 0
     assert "3 detached actors on the Ray cluster" in capsys.readouterr().out
     assert main.main(table) == 2
     assert "error: --on ray needs ray. Install it with: pip install 'ray>=2.52'" in capsys.readouterr().err
 
 
-def test_pilots_of_the_commands_own_cluster_cannot_be_left(job, monkeypatch):
+def test_pilots_of_the_commands_own_cluster_cannot_be_left_and_none_starts_without_tokens(job, monkeypatch):
     planned, session = planning.plan([h.spec_of(h.odd())]), Session(Ray([]), ["x"], detach=True)
     with pytest.raises(ConfigError, match="--detach needs a Ray cluster that goes on"), session.active():
         scheduler.carry_out(planned, jobs=None)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtra):
         Ray([]).submit(job)
-
-
-def test_a_ray_without_tokens_starts_no_cluster(job, monkeypatch):
-    """Whoever reaches its ports could run code: https://docs.ray.io/en/latest/ray-security/token-auth.html."""
+    # Whoever reaches its ports could run code: https://docs.ray.io/en/latest/ray-security/token-auth.html.
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -101,15 +97,12 @@ def test_a_cluster_of_ones_own_is_for_its_user_alone(job, monkeypatch):
     assert not temporary.exists()
 
 
-def test_a_pilot_that_fits_nowhere_is_refused(tmp_path):
+def test_a_pilot_that_fits_nowhere_is_refused_and_one_keeps_to_what_ray_gave_it(tmp_path, monkeypatch):
     ray = SimpleNamespace(cluster_resources=lambda: {"CPU": 2.0, "memory": 2.0**31})
     ray_job = RayJob(ray, tmp_path, True)
     ray_job._refuse_too_small({"CPU": 2.0, "memory": 2.0**31})
     for needs, says in (({"CPU": 3.0}, "CPU 3; this machine has CPU 2"), ({"GPU": 1.0}, "has GPU 0")):
         refuses(ConfigError, says, ray_job._refuse_too_small, needs)
-
-
-def test_a_pilot_keeps_to_what_ray_gave_it(monkeypatch):
     monkeypatch.setattr(resources, "_groups", lambda _: [])
     monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
     monkeypatch.setenv("PHYSML_CPUS", "1")

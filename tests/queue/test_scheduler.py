@@ -73,8 +73,7 @@ def test_time_is_told_from_records_else_from_a_few_steps(forked, monkeypatch):
     assert timed.cost.ms_per_step > 0 and timed.cost.hours > 0 and len(forked) == 1
     assert planning.plan([fresh], probe=True) == [timed] and len(forked) == 1  # kept
     assert h.states([fresh]) == ["missing"]
-    broken = h.spec_of(h.odd(trouble="load"))
-    assert planning.plan([broken], probe=True)[0].cost.hours is None
+    assert planning.plan([h.spec_of(h.odd(trouble="load"))], probe=True)[0].cost.hours is None
     monkeypatch.setattr(worker, "_part_s", lambda *_: 1.0)
     trainer = h.odd_trainer(h.spec_of(h.odd("trainer.eval_every=2")))
     assert worker._evaluations_s(trainer, None) == 4  # after epochs 2 and 3, and two on test
@@ -272,8 +271,7 @@ def test_a_worker_that_is_killed_is_said_and_made_next_time(way, tmp_path):
     killed = f"seed={specs[0].place.seed}: killed by SIGKILL: perhaps out of memory; the same command goes on"
     assert killed in process.text()
     assert h.states(specs) == ["missing", "done"]
-    again = h.start_many(overrides, tmp_path / "again")
-    assert again.wait() == 0 and h.states(specs) == ["done", "done"]
+    assert h.start_many(overrides, tmp_path / "again").wait() == 0 and h.states(specs) == ["done", "done"]
 
 
 def test_runs_go_on_when_their_launcher_is_killed(way, tmp_path):

@@ -11,10 +11,9 @@ from physml.cli import main
 from physml.queue import shared_folder
 
 
-def test_two_nodes_meet_by_the_same_command_and_one_alone_by_itself(tmp_path, capsys) -> None:
+def test_two_nodes_meet_by_the_same_command_and_one_alone_by_itself(tmp_path, prints) -> None:
     (folder := tmp_path / "shared").mkdir()
-    assert main.main(["doctor", "--shared", str(folder), "--wait", "60"]) == 0
-    out = capsys.readouterr().out
+    out = prints(0, "doctor", "--shared", str(folder), "--wait", "60").out
     assert "seen by the other process" in out and "freed" in out and "0 of " in out
     assert "50 files were created by 50 processes in all" in out
     assert "Pilots can share this folder." in out
@@ -38,14 +37,10 @@ def test_a_folder_whose_locks_are_local_is_refused(tmp_path, monkeypatch, capsys
     assert "! lock" in out and "set PHYSML_LOCKS=lease" in out and "must not share" in out
 
 
-def test_a_folder_where_both_create_a_file_is_refused(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(shared_folder._Meeting, "_created", lambda _: shared_folder.RACES)
-    assert main.main(["doctor", "--shared", str(tmp_path), "--wait", "60"]) == 1
-    assert "! created files" in capsys.readouterr().out
-
-
-def test_nobody_comes_and_a_folder_that_cannot_be_written(tmp_path):
+def test_nobody_comes_a_folder_cannot_be_written_or_both_create_a_file(tmp_path, monkeypatch, prints):
     refuses(DataError, "waited in vain for a second process", shared_folder.check, tmp_path, 2, 0.2)
     assert not list((tmp_path / shared_folder.NAME).iterdir())
     (tmp_path / "file").touch()
     refuses(DataError, "is no folder", shared_folder.check, tmp_path / "file" / "x", 2, 0.2)
+    monkeypatch.setattr(shared_folder._Meeting, "_created", lambda _: shared_folder.RACES)
+    assert "! created files" in prints(1, "doctor", "--shared", str(tmp_path), "--wait", "60").out

@@ -47,7 +47,7 @@ def test_each_state_of_a_run_is_told(forked):
     assert "of work left" in text and "of unknown time" in text
 
 
-def test_a_run_without_news_is_called_silent():
+def test_a_run_without_news_is_called_silent_and_times_are_told_in_two_units():
     spec = h.spec_of(h.odd())
     spec.work_folder.mkdir(parents=True)
     news = {"step": 5, "steps": 10, "host": "node7", "began": time.time() - 1000, "first": 0}
@@ -59,9 +59,6 @@ def test_a_run_without_news_is_called_silent():
         (spec.work_folder / "attempts.json").write_text('{"host": 5}')
         damaged_run = seen(planning.Planned(spec, "running"))
         assert damaged_run.hours_left is None and damaged_run.text in ("", "step 5 of 10")
-
-
-def test_times_are_told_in_two_units():
     texts = {0.0: "0 s", 1.0: "1 h 0 min", 1.99: "1 h 59 min", 24.0: "1 d 0 h", 49.5: "2 d 1 h"}
     assert {hours: duration(hours) for hours in texts} == texts
     assert Seen(None, "blocked", reason="no data").text == "no data"
@@ -72,43 +69,33 @@ def shared(monkeypatch, tmp_path):
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path / "shared"))
 
 
-def test_status_of_a_table_before_and_after(forked, shared, capsys):
-    assert main.main(["status", *TABLE]) == 0
-    assert "lem-9: 4 runs: 4 missing; 4 of unknown time" in capsys.readouterr().out
-    assert main.main(["table", *TABLE]) == 0
-    capsys.readouterr()
-    assert main.main(["status", "lem/fitzhugh_nagumo-lem", *TABLE, "--all"]) == 0
-    out = capsys.readouterr().out
+def test_status_of_a_table_before_and_after(forked, shared, prints):
+    assert "lem-9: 4 runs: 4 missing; 4 of unknown time" in prints(0, "status", *TABLE).out
+    prints(0, "table", *TABLE)
+    out = prints(0, "status", "lem/fitzhugh_nagumo-lem", *TABLE, "--all").out
     assert "lem-9: 4 runs: 4 done" in out and "lem/fitzhugh_nagumo-lem: 1 run: 1 done" in out
-    assert main.main(["status", "--smoke"]) == 0
-    assert "4 runs: 4 done" in capsys.readouterr().out
-    assert main.main(["status"]) == 0
-    assert "no run was started here" in capsys.readouterr().out
-    assert main.main(["logs", *TABLE, "--lines", "1"]) == 0
-    out = capsys.readouterr().out
+    assert "4 runs: 4 done" in prints(0, "status", "--smoke").out
+    assert "no run was started here" in prints(0, "status").out
+    out = prints(0, "logs", *TABLE, "--lines", "1").out
     assert out.count("output.txt") == 4 and "finished" in out
-    assert main.main(["failed"]) == 0 and main.main(["retry"]) == 0
-    out = capsys.readouterr().out
-    assert "No run has failed" in out and "Nothing was given up" in out
-    assert main.main(["status", "lem-8"]) == 2
-    assert "table of settings" in capsys.readouterr().err
+    assert "No run has failed" in prints(0, "failed").out
+    assert "Nothing was given up" in prints(0, "retry").out
+    assert "table of settings" in prints(2, "status", "lem-8").err
 
 
-def test_the_runs_of_an_experiment_are_those_of_its_tables(capsys, monkeypatch):
+def test_the_runs_of_an_experiment_are_those_of_its_tables(prints, monkeypatch):
     """No other pairs are wanted where a table has each split with one seed."""
     spec = h.spec_of(["experiment=lem/fitzhugh_nagumo-lem"])
     spec = replace(spec, place=replace(spec.place, identity="0" * 8))
     assert planning.plan([spec])[0].said == "missing; recorded with other settings: 10 runs"
     monkeypatch.delenv("PHYSML_RESULTS")
-    assert main.main(["status", *TABLE]) == 2
-    assert "--smoke needs PHYSML_RESULTS: the folder that the smoke run" in capsys.readouterr().err
+    assert "--smoke needs PHYSML_RESULTS: the folder that the smoke run" in prints(2, "status", *TABLE).err
     for seeds, count in (((), 5), (("--seeds", "0,1"), 10)):
-        assert main.main(["status", "heterophily/chameleon_filtered-mlp", *seeds]) == 0
-        assert f"mlp: {count} runs: " in capsys.readouterr().out
+        assert f"mlp: {count} runs: " in prints(0, "status", "heterophily/chameleon_filtered-mlp", *seeds).out
 
 
 @pytest.mark.parametrize("place", [{"folder": "../elsewhere"}, {"folder": "/etc"}, {"seed": "0/../../../x"}])
-def test_a_file_of_a_run_that_leads_elsewhere_is_left_out(place, shared, capsys):
+def test_a_file_of_a_run_that_leads_elsewhere_is_left_out(place, shared, prints):
     """Who may write the work folder may not have `retry` and `logs` open files outside of it."""
     spec = h.spec_of(h.odd())
     spec.work_folder.mkdir(parents=True)
@@ -116,17 +103,15 @@ def test_a_file_of_a_run_that_leads_elsewhere_is_left_out(place, shared, capsys)
     content["place"] |= place
     (spec.work_folder / "spec.json").write_text(json.dumps({"spec": content}))
     for command in ("status", "logs", "retry"):
-        assert main.main([command]) == 0
-        assert "is left out: a run has no place outside of the folder of runs" in capsys.readouterr().out
+        assert "is left out: a run has no place outside of the folder of runs" in prints(0, command).out
 
 
-def test_a_damaged_record_or_a_broken_experiment_is_told(shared, capsys, tmp_path, monkeypatch):
+def test_a_damaged_record_or_a_broken_experiment_is_told(shared, capsys, prints, tmp_path, monkeypatch):
     (done,) = h.specs_of(h.odd("seed=0"))
     h.make(done)
     done.record_path.write_text("{")
     (done.work_folder / "spec.json").write_text(json.dumps({"spec": done.to_json()}))
-    assert main.main(["status"]) == 0
-    assert f"{done.place.stem} is left out: " in capsys.readouterr().out
+    assert f"{done.place.stem} is left out: " in prints(0, "status").out
     done.record_path.unlink()
     with monkeypatch.context() as patch:
         patch.setenv("PHYSML_LOCKS", "foo")
@@ -135,26 +120,22 @@ def test_a_damaged_record_or_a_broken_experiment_is_told(shared, capsys, tmp_pat
     study = tmp_path / "mine.yaml"
     study.write_text("{task: adding, common: {task: {n_typo: 3}}, rows: {a: {model: lem}}}")
     for command in ("status", "failed", "logs", "retry"):
-        assert main.main([command, f"{study}:a"]) == 2
-        assert "mine.yaml:a cannot be run: " in capsys.readouterr().err
+        assert "mine.yaml:a cannot be run: " in prints(2, command, f"{study}:a").err
     for command in ("status", "table", "figure", "cite"):
-        assert main.main([command, str(study)]) == 2
-        assert f"is a study. Name a table, or a row, as {study}:ROW" in capsys.readouterr().err
+        assert f"is a study. Name a table, or a row, as {study}:ROW" in prints(2, command, str(study)).err
 
 
-def test_a_hopeless_run_is_found_and_started_anew(forked, shared, capsys):
+def test_a_hopeless_run_is_found_and_started_anew(forked, shared, prints):
     spec = h.spec_of(h.odd(trouble="memory"))
     for _ in range(history.LIMIT):
         h.start(spec).wait()
-    assert main.main(["failed"]) == 1
-    out = capsys.readouterr().out
+    out = prints(1, "failed").out
     assert "given up" in out and "3 attempts in vain" in out and "output.txt" in out
-    assert main.main(["retry"]) == 0
-    assert "the next pilot starts it" in capsys.readouterr().out
+    assert "the next pilot starts it" in prints(0, "retry").out
     assert of(spec).state == "failed" and overview.history.last_host(spec.work_folder) is None
 
 
-def test_watching_ends_when_all_is_done(forked, shared, capsys, monkeypatch):
+def test_watching_ends_when_all_is_done(forked, shared, prints, monkeypatch):
     looks = []
 
     def sleep(_):
@@ -162,5 +143,4 @@ def test_watching_ends_when_all_is_done(forked, shared, capsys, monkeypatch):
         assert main.main(["table", *TABLE]) == 0
 
     monkeypatch.setattr(status.time, "sleep", sleep)
-    assert main.main(["status", *TABLE, "--watch"]) == 0
-    assert len(looks) == 1 and "lem-9: 4 runs: 4 done" in capsys.readouterr().out
+    assert "lem-9: 4 runs: 4 done" in prints(0, "status", *TABLE, "--watch").out and len(looks) == 1

@@ -45,8 +45,7 @@ def test_measured_costs_are_kept_in_lines_and_a_damaged_one_is_named(tmp_path):
     assert costs.of_line(costs.measured()[line["key"]]).hours == 2.5
     with (tmp_path / costs.NAME).open("a", encoding="utf-8") as file:
         file.write("[1, 2]\n")
-    says = r"costs.jsonl, line 2: a measured cost was expected; got '\[1, 2\]'"
-    refuses(RecordError, says, costs.measured)
+    refuses(RecordError, r"costs.jsonl, line 2: a measured cost was expected; got '\[1, 2\]'", costs.measured)
     (tmp_path / costs.NAME).unlink()
     os.mkfifo(tmp_path / costs.NAME)
     refuses(RecordError, r"costs.jsonl cannot be read: a FIFO, expected a file", costs.measured)

@@ -9,7 +9,6 @@ from made_records import finished
 from refusals import refuses
 
 from physml.base.errors import RecordError
-from physml.cli import main
 from physml.records import record
 from physml.records.schema import SCHEMA
 
@@ -39,9 +38,8 @@ def setting_of(folder: Path) -> Path:
 
 def refused(folder: Path, says: str, seed: int = 3) -> None:
     """In one line, with the name of the file."""
-    with pytest.raises(RecordError, match=says) as caught:
-        record.read(path_of(folder, seed))
-    assert path_of(folder, seed).name in str(caught.value) and "\n" not in str(caught.value)
+    said = refuses(RecordError, says, record.read, path_of(folder, seed))
+    assert path_of(folder, seed).name in said and "\n" not in said
 
 
 def change(path: Path, **changes: Any) -> None:
@@ -196,14 +194,13 @@ def test_a_setting_that_was_changed_is_named(tmp_path: Path, changes: dict[str, 
     refuses(RecordError, rf"setting\.json is {said}|setting\.json {said}", record.read, path_of(tmp_path))
 
 
-def test_diff_joins_runs_with_their_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_diff_joins_runs_with_their_settings(tmp_path: Path, prints) -> None:
     other = made(seed=4)
     other["config"] |= {"seed": 4, "model": {"dt": 0.2}}
     other["data"]["files"][0]["verified"] = "content"
     record.write(path_of(tmp_path), made())
     record.write(path_of(tmp_path, 4), other)
-    assert main.main(["diff", str(path_of(tmp_path)), str(path_of(tmp_path, 4))]) == 0
-    assert capsys.readouterr().out.splitlines() == [
+    assert prints(0, "diff", str(path_of(tmp_path)), str(path_of(tmp_path, 4))).out.splitlines() == [
         "config.model.dt: 0.1 | 0.2",
         "config.seed: 3 | 4",
         "data.files.a.zip.verified: 'bytes' | 'content'",

@@ -77,13 +77,11 @@ def test_export_has_a_row_per_run_of_tables_that_of_the_first_root(tmp_path: Pat
     assert [(row["seed"], row["best/test/mse"]) for row in rows] == [("0", "0.1"), ("1", "0.3")]
 
 
-def test_a_record_that_cannot_be_read_stops_the_export_and_is_named(tmp_path: Path, monkeypatch, capsys):
+def test_a_record_that_cannot_be_read_stops_the_export_and_is_named(tmp_path: Path, monkeypatch, prints):
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
     path = write(tmp_path, "t/a", 0, 0.1)
     path.write_text("{")
-    assert main.main(["records", "export"]) == 2
-    error = capsys.readouterr().err
+    error = prints(2, "records", "export").err
     assert str(path) in error and "is damaged" in error and error.count("\n") == 1
     assert not (tmp_path / "runs.csv").exists()
-    assert main.main(["records", "compress"]) == 2
-    assert "there is no action compress" in capsys.readouterr().err
+    assert "there is no action compress" in prints(2, "records", "compress").err

@@ -11,7 +11,6 @@ import torch
 
 from physml.base import paths
 from physml.base.errors import InputError
-from physml.cli import main
 from physml.config import build
 from physml.config.schema import RuntimeKeys
 from physml.ops import backend
@@ -27,10 +26,9 @@ def log_of(spec):
     return (spec.work_folder / "log.txt").read_text()
 
 
-def test_names_are_those_of_the_dispatcher_and_what_cannot_be_done_is_refused(capsys) -> None:
+def test_names_are_those_of_the_dispatcher_and_what_cannot_be_done_is_refused(prints) -> None:
     assert get_args(get_type_hints(RuntimeKeys)["backend"]) == backend.CHOICES
-    assert main.main(["run", *lem("model.backend=triton", "runtime.device=cpu")]) == 2
-    error = capsys.readouterr().err.splitlines()[-1]
+    error = prints(2, "run", *lem("model.backend=triton", "runtime.device=cpu")).err.splitlines()[-1]
     assert error.startswith("error: lem with backend='triton': ")
     assert error.endswith("Use backend='auto', the fastest that can.")
     with pytest.raises(InputError, match=r"runtime\.backend must be one of .*Did you mean native"):
@@ -45,45 +43,37 @@ def test_the_record_says_what_ran(name):
     assert log_of(spec) == "" and backend.ran() == before
 
 
-def test_a_wish_that_nothing_can_fulfil_is_one_line_in_the_log():
+def test_a_wish_that_nothing_can_fulfil_and_a_fall_back_are_one_line_in_the_log():
     spec = h.spec_of(h.odd("model=own", "model._target_=odd_tasks.Plain", "runtime.backend=native"))
     record = h.make(spec)
     assert (record["status"], record["backend"]) == ("finished", "torch")
     (line,) = log_of(spec).splitlines()
     assert "runtime.backend=native: this net has a single backend, plain torch, which has run." in line
-
-
-def test_a_layers_own_backend_goes_first_and_one_without_a_keyword_hears_the_wish_too():
-    spec = h.spec_of(lem("model.backend=reference", "runtime.backend=torch"))
-    assert h.make(spec)["backend"] == "reference"
-    overrides = [o for o in h.odd("model=fastrnn", "runtime.backend=reference") if o != "model=lstm"]
-    spec = h.spec_of(overrides)
-    assert h.make(spec)["backend"] == "reference" and log_of(spec) == ""
-
-
-def test_a_fall_back_is_one_line_in_the_log():
-    """Triton needs a GPU: on a CPU the wish for it is not fulfilled."""
+    # Triton needs a GPU: on a CPU the wish for it is not fulfilled.
     spec = h.spec_of(lem("runtime.backend=triton", "runtime.device=cpu"))
     record = h.make(spec)
     assert record["status"] == "finished" and "triton" not in record["backend"]
     assert len([line for line in log_of(spec).splitlines() if "lem: runtime.backend=triton: " in line]) == 1
 
 
+def test_a_layers_own_backend_goes_first_and_one_without_a_keyword_hears_the_wish_too():
+    spec = h.spec_of(lem("model.backend=reference", "runtime.backend=torch"))
+    assert h.make(spec)["backend"] == "reference"
+    spec = h.spec_of([o for o in h.odd("model=fastrnn", "runtime.backend=reference") if o != "model=lstm"])
+    assert h.make(spec)["backend"] == "reference" and log_of(spec) == ""
+
+
 @pytest.mark.usefixtures("no_compiler")
-def test_without_a_compiler_a_run_ends_with_one_line_more(capsys):
+def test_without_a_compiler_a_run_ends_with_one_line_more_and_a_layer_that_demands_c_says_why(prints):
     """LEM computes in C where it can; where it can't, the same run is made by torch."""
+    error = prints(2, "run", *lem("model.backend=native", "runtime.device=cpu", "seed=1")).err
+    assert "lem with backend='native': no C compiler" in error
     spec = h.spec_of(lem("runtime.device=cpu"))
-    assert main.main(["run", *lem("runtime.device=cpu")]) == 0
+    prints(0, "run", *lem("runtime.device=cpu"))
     assert json.loads(spec.record_path.read_text())["backend"] == "torch"
     (line,) = log_of(spec).splitlines()
     assert "lem: no C compiler: CC=/nonexistent is not there, and " in line
     assert line.endswith(" 5 to 30 times as long. Backend torch computes it.")
-
-
-@pytest.mark.usefixtures("no_compiler")
-def test_a_layer_that_demands_c_says_why_there_is_none(capsys):
-    assert main.main(["run", *lem("model.backend=native", "runtime.device=cpu")]) == 2
-    assert "lem with backend='native': no C compiler" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")

@@ -8,7 +8,6 @@ import pytest
 import run_harness as h
 import torch
 
-from physml.cli import main
 from physml.run import profiling
 from physml.run.record import sgemm_gflops
 
@@ -24,14 +23,12 @@ def test_a_profile_moves_no_number_and_no_identity() -> None:
     assert json.loads(watched.record_path.read_text())["profile"]
 
 
-def test_a_profile_has_a_trace_and_one_page(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_profile_has_a_trace_and_one_page(prints) -> None:
     overrides = h.odd("trainer.epochs=10", "runtime.profile=true")
     spec = h.spec_of(overrides)
-    assert main.main(["run", *overrides]) == 0
-    assert f"{profiling.SUMMARY}; the trace lies beside it" in capsys.readouterr().out
+    assert f"{profiling.SUMMARY}; the trace lies beside it" in prints(0, "run", *overrides).out
     events = json.loads(gzip.decompress((spec.work_folder / profiling.TRACE).read_bytes()))["traceEvents"]
-    names = [event.get("name") for event in events]
-    assert names.count("Optimizer.step#Adam.step") == profiling.STEPS
+    assert [event.get("name") for event in events].count("Optimizer.step#Adam.step") == profiling.STEPS
     page = (spec.work_folder / profiling.SUMMARY).read_text()
     assert f"Training steps: {profiling.STEPS}, from step {profiling.SKIPPED + 1} on" in page
     assert "aten::" in page and len(page.splitlines()) < 40

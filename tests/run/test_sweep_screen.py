@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -72,10 +71,8 @@ def test_the_end_is_a_table_of_settings_best_first_and_failures_with_reasons(mon
 
 def test_tasks_of_different_metrics_have_a_table_each(monkeypatch, capsys) -> None:
     def existing(spec: Any) -> dict[str, Any]:
-        return {
-            "metrics": {"best": {"valid": {spec.metric: 0.5}, "test": {spec.metric: 0.25}}},
-            "reason": None,
-        }
+        best = {"valid": {spec.metric: 0.5}, "test": {spec.metric: 0.25}}
+        return {"metrics": {"best": best}, "reason": None}
 
     def planned(label: str, metric: str) -> Any:
         task = SimpleNamespace(make=lambda: SimpleNamespace(metric=metric, better={metric: "lower"}))
@@ -122,7 +119,7 @@ def test_lines_off_a_terminal_are_one_a_minute(monkeypatch: pytest.MonkeyPatch, 
     assert sum(map(len, lines)) < 4000
 
 
-def test_bars_never_say_none(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bars_never_say_none_and_texts_do_not_come_in_quick_succession(monkeypatch, capsys, tmp_path) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     view = progress.ManyBars(6)
     view.show({"x seed 0": Live(doing="making the data of x (once)"), "b": Live(3, 9)}, 0)
@@ -130,9 +127,6 @@ def test_bars_never_say_none(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     shown = capsys.readouterr().err
     assert "0 of 6 runs done" in shown and "step 3 of 9" in shown and "None" not in shown
     assert "making the data of x (once)" in shown
-
-
-def test_making_data_is_said_once_and_texts_in_quick_succession_are_left_out(tmp_path: Path, capsys) -> None:
     said: list[str] = []
     cache = Cache(None, tmp_path)
     with doing.shown_by(said.append):

@@ -112,8 +112,7 @@ def test_without_a_login_nothing_is_sent_and_offline_runs_are_written_once(recor
     assert "1 of 1 records to send to W&B: https://api.wandb.ai" in plan and "Not yet: not logged in" in plan
     monkeypatch.setenv("WANDB_MODE", "offline")
     assert sync(recorded["path"]) == sync(recorded["path"]) == 0
-    folder = h.spec_of(h.odd()).work_folder
-    assert len(list(folder.glob("wandb/offline-run-*"))) == 1
+    assert len(list(h.spec_of(h.odd()).work_folder.glob("wandb/offline-run-*"))) == 1
 
 
 def test_a_server_that_is_away_takes_nothing(recorded, monkeypatch, capsys):

@@ -65,8 +65,7 @@ class Copy:
 
 
 def test_a_run_is_copied_whole(monkeypatch):
-    overrides = h.odd(*OFFLINE, "tracker.tags=[own]", "trainer.test_every=2", "runtime.save_model=true")
-    spec = h.spec_of(overrides)
+    spec = h.spec_of(h.odd(*OFFLINE, "tracker.tags=[own]", "trainer.test_every=2", "runtime.save_model=true"))
     recorded = h.make(spec, tables=["lem-4", "lem-9"])
     copy = Copy(spec)
     assert copy.run.project == "physml" and copy.run.job_type == "smoke"
@@ -166,11 +165,13 @@ def test_nobody_reachable_means_offline(monkeypatch, caplog):
     assert "W&B init failed" in caplog.text and Copy(spec).ended == [0]
 
 
-def test_without_a_login_the_copy_is_made_later(nobody, monkeypatch):
+def test_without_a_login_the_copy_is_made_later_and_without_a_tracker_never(nobody, monkeypatch):
     monkeypatch.setattr(wandb, "init", lambda **_: pytest.fail("an offline run that nobody chose"))
     spec = h.spec_of(h.odd("tracker.kind=wandb"))
     assert h.make(spec)["wandb"] is None
     assert not (spec.work_folder / "wandb").exists() and not (spec.work_folder / "curves.png").exists()
+    monkeypatch.setattr(wandb, "init", lambda **_: pytest.fail("not asked for"))
+    assert h.make(h.spec_of(h.odd("seed=1")))["wandb"] is None
 
 
 @pytest.mark.parametrize(
@@ -189,23 +190,16 @@ def test_a_copy_is_made_at_once_if_mode_key_or_sweep_says_so(mode, variable, val
     assert not tracker.made_later(mode)
 
 
-def test_no_tracker(monkeypatch):
-    monkeypatch.setattr(wandb, "init", lambda **_: pytest.fail("not asked for"))
-    assert h.make(h.spec_of(h.odd()))["wandb"] is None
-
-
 # ---------------------------------------------------------------------------- online or offline
 
 
-def test_without_a_key_everything_is_offline_and_with_one_online(nobody, caplog, monkeypatch):
+def test_without_a_key_everything_is_offline_and_with_one_in_netrc_too_online(nobody, caplog, monkeypatch):
     assert [tracker.mode_of(m) for m in ("auto", "offline")] == ["offline", "offline"] and not caplog.text
     assert tracker.mode_of("online") == "offline"
     assert "not logged in, so this run stays offline" in caplog.text
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     assert [tracker.mode_of(m) for m in ("auto", "online", "offline")] == ["online", "online", "offline"]
-
-
-def test_a_key_in_netrc_means_online(nobody, monkeypatch):
+    monkeypatch.delenv("WANDB_API_KEY")
     for host in ("api.wandb.ai", "api.forge.coreweave.com"):
         nobody.write_text(f"machine {host}\n login user\n password {'0' * 40}\n")
         assert tracker.mode_of("auto") == "online"

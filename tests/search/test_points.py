@@ -149,7 +149,6 @@ def ours(seed):
     while len(points) < TRIALS:
         points += estimated(BENCH, list(zip(points, values, strict=True)), BATCH, seed, "lower")
         values += [bench(point, rng, 0.3) for point in points[len(values) :]]
-    ranked = sorted(range(TRIALS), key=values.__getitem__)
-    kept = promoted(BENCH, points, ranked, KEEP)
+    kept = promoted(BENCH, points, sorted(range(TRIALS), key=values.__getitem__), KEEP)
     means = {i: statistics.fmean(bench(points[i], rng, 0.1) for _ in range(3)) for i in kept}
     return points, points[min(means, key=means.get)]

@@ -125,8 +125,8 @@ def test_a_search_in_stages_to_its_end_and_again(conf, tmp_path, forked, capsys)
     assert result["best"]["trial"] == best["trial"]
     assert result["best"]["value"] == pytest.approx(sum(result["best"]["values"]) / 2)
     settings = searched(conf)["lstm"]
-    assert settings["set"] == best["point"] and (settings["trials"], settings["seeds"]) == (4, 2)
-    assert settings["drawn"] == 4
+    assert settings["set"] == best["point"]
+    assert (settings["drawn"], settings["trials"], settings["seeds"]) == (4, 4, 2)
     provenance = compose.compose([f"experiment={LSTM}"]).config["provenance"]
     assert provenance["kind"] == "searched-here" and provenance["search"] == settings["search"]
     assert str(settings_of(provenance)) == "searched: 4 trials, the best on 2 seeds"
@@ -209,8 +209,7 @@ def test_a_pruned_trial_never_wins(simulate):
 
 
 def test_splits_decide_together_and_are_named(conf, simulate, capsys):
-    stages = [{"keep": 2, "set": {"trainer.epochs": 1}}, {"splits": [0, 1, 2]}]
-    _, result = simulate(by_rate, stages=stages)
+    _, result = simulate(by_rate, stages=[{"keep": 2, "set": {"trainer.epochs": 1}}, {"splits": [0, 1, 2]}])
     assert len(result["best"]["values"]) == 3 and searched(conf)["lstm"]["seeds"] == 3
     assert "The validation data of splits 0, 1, 2 decided" in capsys.readouterr().out
 
@@ -243,8 +242,7 @@ def test_bounds_are_widened_twice_at_most(simulate, monkeypatch, capsys):
     space = {"optim.lr": {"low": 1.0e-3, "high": 2.0e-3, "log": True}}
 
     def drawn(space, earlier, number, seed):  # each round has a trial on the upper bound
-        high = space["optim.lr"]["high"]
-        return [{"optim.lr": high * (1 - 0.002 * i)} for i in range(number)]
+        return [{"optim.lr": space["optim.lr"]["high"] * (1 - 0.002 * i)} for i in range(number)]
 
     monkeypatch.setattr(staged_search, "designed", drawn)
     widen = {"trials": 3, "times": 2}  # the higher, the better, for ever
@@ -298,7 +296,7 @@ def test_extra_trials_are_granted_to_every_search_of_the_group(conf, monkeypatch
     assert "granted to every search of the group" in out and "equal trials: " in out
 
 
-def test_one_command_makes_a_group_with_equal_trials(conf, monkeypatch, capsys):
+def test_one_command_makes_a_group_with_equal_trials(conf, monkeypatch, capsys, prints):
     """The earlier search goes on once a later one has been granted extra trials."""
     write(conf, widen={"trials": 3, "times": 2}, equal=[LSTM, GRU])
     monkeypatch.setattr(search_space, "NEAR", 0.5)  # every value is on a bound
@@ -307,8 +305,7 @@ def test_one_command_makes_a_group_with_equal_trials(conf, monkeypatch, capsys):
     for row in ("lstm", "gru"):
         assert len(results(f"lem-fitzhugh_nagumo-{row}")["trials"]) == 4 + 2 * 3
     assert "without the extra trials" not in capsys.readouterr().out
-    assert main.main(["search", LSTM, "--plan"]) == 0
-    out = capsys.readouterr().out.splitlines()
+    out = prints(0, "search", LSTM, "--plan").out.splitlines()
     assert out[0].split() == ["runs", "done", "hours", LSTM] and len(out) == 4
     assert out[1].split()[:2] == ["10", "10"] and out[-1].split()[:2] == ["14", "14"]
 
@@ -452,8 +449,7 @@ def groups():
     """Experiments that are searched alike, by the first of them."""
     alike = {}
     for experiment in studies.searches().values():
-        first = min(search.load_search(experiment).equal, default=experiment)
-        alike.setdefault(first, []).append(experiment)
+        alike.setdefault(min(search.load_search(experiment).equal, default=experiment), []).append(experiment)
     return alike
 
 
@@ -535,23 +531,19 @@ def test_searches_share_a_space(conf):
     path = write(conf).with_name("copy.yaml")
     content: Any = TASK | {"rows": {"lstm": {"model": "lstm", "search": "rate"}}}
     content["searches"] = {"rate": STAGED | {"space": rate, "points": [{"optim.lr": 1e-3}]}}
-    for pools, wrong in (
-        ([None, "mean"], None),
-        ({"low": 1, "high": 2}, "points must have the keys of space"),
-    ):
-        path.write_text(yaml.safe_dump(content | {"search": {"space": {"net.pool": pools}}}))
-        if wrong:
-            refuses(ConfigError, wrong, search.load_search, "lem/copy-lstm")
-            continue
-        spec = search.load_search("lem/copy-lstm")
-        assert spec.space == {"net.pool": pools} | rate
-        assert spec.points == [{"net.pool": None, "optim.lr": 1e-3}]
+    pools, wrong = [None, "mean"], {"low": 1, "high": 2}
+    path.write_text(yaml.safe_dump(content | {"search": {"space": {"net.pool": pools}}}))
+    spec = search.load_search("lem/copy-lstm")
+    assert spec.space == {"net.pool": pools} | rate
+    assert spec.points == [{"net.pool": None, "optim.lr": 1e-3}]
+    path.write_text(yaml.safe_dump(content | {"search": {"space": {"net.pool": wrong}}}))
+    refuses(ConfigError, "points must have the keys of space", search.load_search, "lem/copy-lstm")
 
 
 ONE = {"stages": [{}], "trials": 3, "trial": {"profile": "smoke", "trainer.epochs": 2}}
 
 
-def test_a_search_of_one_stage_to_its_end_and_again(conf, tmp_path, forked, capsys):
+def test_a_search_of_one_stage_to_its_end_and_again(conf, tmp_path, forked, capsys, prints):
     """Its trials are runs whose test data are not scored, and the setting of the row is one of them."""
     study = write(conf, **ONE)
     before = study.read_bytes()
@@ -575,8 +567,7 @@ def test_a_search_of_one_stage_to_its_end_and_again(conf, tmp_path, forked, caps
     assert compose.compose([f"experiment={GRU}"]).config["provenance"] == {"kind": "own", "source": "a paper"}
     assert state_text(ID).startswith("done, trial ")
     capsys.readouterr()
-    assert main.main(["search", "lem/fitzhugh_nagumo-ls*", "--missing"]) == 0
-    assert capsys.readouterr().out == "all searches are done\n"
+    assert prints(0, "search", "lem/fitzhugh_nagumo-ls*", "--missing").out == "all searches are done\n"
     assert main.main(["search", LSTM, "--picture"]) == 0
     assert (tmp_path / "results" / "search" / f"{ID}.png").stat().st_size > 10_000
     assert carried_out() == 0 and len(forked) == 3 and results() == result
@@ -664,7 +655,6 @@ def test_a_search_has_the_name_of_its_results_and_rows_tasks_and_repeats_have_ow
         refuses(ConfigError, says, carried_out, name)
     # The same luck in all columns of a table would look like a difference between models.
     specs = [search.load_search(f"sequence/{name}") for name in ("recall-lstm", "recall-gru", "parity-lstm")]
-    seeds = [spec.sampler_seed(repeat) for spec in specs for repeat in range(5)]
-    assert len({*seeds}) == 15
+    assert len({spec.sampler_seed(repeat) for spec in specs for repeat in range(5)}) == 15
     pair = [search.load_search(f"sequence/{name}-lem") for name in ("japanese_vowels", "osu_leaf")]
     assert len({spec.sampler_seed(0) for spec in pair}) == 1, "docs/search.md says that these share it"

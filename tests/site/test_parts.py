@@ -21,8 +21,7 @@ NUMBERS = st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=8)
 
 @given(NUMBERS)
 def test_an_axis_holds_its_values_in_order(values):
-    axis = plots.Axis.over(values)
-    places = [axis.at(value) for value in sorted(values)]
+    places = [*map(plots.Axis.over(values).at, sorted(values))]
     assert places == sorted(places) and all(plots.LEFT <= place <= plots.RIGHT for place in places)
 
 
@@ -48,19 +47,20 @@ def test_an_axis_is_logarithmic_where_values_differ_by_much_but_for_a_reference_
     assert bands.log and bands.low > 0 and mixed.low < -3 and not mixed.log
 
 
-def test_a_row_says_what_it_shows():
+def test_a_row_says_what_it_shows_and_a_long_reason_stands_on_the_page_of_its_cell_alone():
     axis = plots.Axis.over([0.0, 2.0])
     svg = plots.interval(axis, Published(1.0, digits=1, sd=0.2), OURS, [0.5], "<a>")
     assert 'aria-label="&lt;a&gt;"' in svg
     assert svg.count("theirs") == 1 and svg.count("<circle") == 1 and svg.count("trivial") == 1
     assert 'class="band"' in svg
     assert "<circle" not in plots.interval(axis, Published(1.0), None, [], "x")
+    assert short(State("not decidable", "x" * 50)) == "not decidable"
+    assert short(State("blocked", "no data")) == "blocked: no data"
 
 
 def test_curves_have_the_ends_of_their_axis_named_and_one_that_runs_away_does_not_fill_the_picture() -> None:
     flat = ([float(i) for i in range(200)], [1.0 - 0.001 * i for i in range(200)])
-    wild = ([0.0, 1.0], [1.0, 1e9])
-    svg = plots.curves([flat, wild], "x", ("steps", "valid/rmse"))
+    svg = plots.curves([flat, ([0.0, 1.0], [1.0, 1e9])], "x", ("steps", "valid/rmse"))
     ticks = [float(part.split(">", 1)[1].split("<")[0]) for part in svg.split('class="tick"')[1:]]
     assert max(ticks[:-2]) < 10
     assert ">steps</text>" in svg and ">valid/rmse</text>" in svg
@@ -69,10 +69,8 @@ def test_curves_have_the_ends_of_their_axis_named_and_one_that_runs_away_does_no
     line = re.search(r'points="([\d.]+),\S+ ([\d.]+),', svg)
     ends = re.findall(r'x="([\d.]+)%" y="216" text-anchor="(?:start|end)">(\d+)<', svg)
     assert [(float(x), int(value)) for x, value in ends] == [(float(line[1]), 4), (float(line[2]), 1600)]
-    assert (
-        'style="padding-left: 3.2rem; overflow: visible"' in svg
-        and " x=" not in svg.partition("<polyline")[0]
-    )
+    assert 'style="padding-left: 3.2rem; overflow: visible"' in svg
+    assert " x=" not in svg.partition("<polyline")[0]
 
 
 @pytest.mark.parametrize("text", ["<script>x</script>", "[a](javascript:x)", "<img src=x onerror=y>"])
@@ -150,11 +148,6 @@ def test_links_go_where_they_are_sent_and_an_equation_breaks_before_signs_that_n
     assert prose.mathml(r"\frac{") == r"<code>\frac{</code>"
 
 
-def test_a_long_reason_stands_on_the_page_of_its_cell_alone():
-    assert short(State("not decidable", "x" * 50)) == "not decidable"
-    assert short(State("blocked", "no data")) == "blocked: no data"
-
-
 @given(st.text(min_size=1), st.text(min_size=1))
 def test_labels_have_pages_of_their_own(first, second):
     if first.lower() != second.lower():
@@ -174,8 +167,7 @@ def test_every_row_is_on_the_front_or_beaten_by_it(values):
 
 def test_facts_of_a_model_are_read_from_its_class():
     (lem,) = (entry for entry in inventory.models() if entry.name == "lem")
-    facts = dict(_facts(lem, [{"parameters": 5}, {"parameters": 1200}, {"parameters": None}], False))
-    assert facts == {
+    assert dict(_facts(lem, [{"parameters": n} for n in (5, 1200, None)], False)) == {
         "paper": "https://arxiv.org/abs/2110.04744",
         "equation": "equation 3",
         "code": "physml/models/sequence/lem.py, class LEM",

@@ -76,7 +76,6 @@ def test_every_kind_of_page_is_there_and_links_lead_somewhere(site):
 def test_the_command_makes_the_same_site_to_the_byte(site, tmp_path, capsys):
     assert main.main(["site", "--out", str(tmp_path / "again"), "--url", "https://example.org/x/"]) == 0
     assert "index.html" in capsys.readouterr().out
-
     first, again = (
         {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
         for folder in (site, tmp_path / "again")
@@ -138,9 +137,8 @@ def test_claims_lead_to_their_tables_and_signs_stand_apart(site, front, few):
 
 
 def test_a_point_leads_to_its_cell(front, few):
-    points = re.findall(
-        r'<a href="(cell/[^"]*)" tabindex="-1"><title>(.*?)</title><circle class="dot (\w+)"', front
-    )
+    point = r'<a href="(cell/[^"]*)" tabindex="-1"><title>(.*?)</title><circle class="dot (\w+)"'
+    points = re.findall(point, front)
     alike = [ident for ident, cell in ran(few) if (ident, cell.column.key) == ("cornn-6", "f09")]  # 2.0 twice
     assert len(points) == len(ran(few)) - len(alike) > 8 and len(alike) == 2
     assert {kind for *_, kind in points} <= {verdict.kind for verdict in outcome.ALL}
@@ -170,14 +168,11 @@ def test_the_search_knows_titles_tasks_models_papers_experiments_and_docs(site):
     assert all((site / page).is_file() for page in entries)
 
 
-def test_a_paper_begins_with_what_came_out(site, few):
+def test_a_paper_begins_with_what_came_out_and_a_table_of_our_own_has_no_published_numbers(site, few):
     page = (site / "paper" / "lem" / "index.html").read_text()
     came, tables, paths = (page.index(part) for part in ("What came out", "All tables", "conf/table"))
     assert came < tables < paths
     assert finding_text(few.tables["lem-4"].table) in visible(page)
-
-
-def test_a_table_of_our_own_has_no_published_numbers(site):
     pages = [site / "table" / "own-rates" / "index.html", *(site / "cell" / "own-rates").rglob("*.html")]
     assert len(pages) > 1
     published = r"<th[^>]*>(<button[^>]*>)?(published|difference)<|<dt>published<"
@@ -219,8 +214,7 @@ def test_the_working_folder_is_not_replaced(out, tmp_path, monkeypatch) -> None:
 
 def test_other_files_and_an_old_site_stay_if_a_build_fails(tmp_path, site, front, monkeypatch) -> None:
     (tmp_path / "thesis.tex").write_text("x")
-    with pytest.raises(InputError, match="no site of physml: name a new folder"):
-        build.build(tmp_path)
+    refuses(InputError, "no site of physml: name a new folder", build.build, tmp_path)
     assert (tmp_path / "thesis.tex").read_text() == "x"
 
     def half(*_):
@@ -248,8 +242,7 @@ def test_one_table_stands_alone_and_foreign_text_is_escaped():
     row = dataclasses.replace(spec.rows[0], label="<script>alert(1)</script>")
     claim = dataclasses.replace(spec.claim, order=(), ties=(), amounts=())
     bare = dataclasses.replace(spec, claim=claim, reasons=(), notes=("<b>x</b>",), finding=None)
-    changed = dataclasses.replace(bare, rows=(row, *spec.rows[1:]))
-    page = build.one_table(results_of(changed))
+    page = build.one_table(results_of(dataclasses.replace(bare, rows=(row, *spec.rows[1:]))))
     assert "<script" not in page and "&lt;script&gt;alert(1)" in page and "<b>x" not in page
     assert "<style>" in page and 'href="../' not in page and "<nav" not in page
 

@@ -81,8 +81,7 @@ def test_a_set_of_the_archives_is_found_by_its_name(store: Store, folder: str) -
 def test_shorter_series_are_padded_keep_their_length_and_are_scaled_by_training_steps(store: Store) -> None:
     write_series(store, "Toy")
     (batch,) = uea(store).batches("test", 10)
-    assert batch.lengths is not None
-    assert batch.lengths.tolist() == [3, 4, 5, 6, 7, 3]
+    assert batch.lengths is not None and batch.lengths.tolist() == [3, 4, 5, 6, 7, 3]
     assert batch.input.shape == (6, 7, 2)
     for row, n in zip(batch.input, batch.lengths.tolist(), strict=True):
         assert (row[n:] == 0).all() and (row[:n, 0] != 0).all()
@@ -131,8 +130,7 @@ def test_labels_are_texts_as_they_stand(store: Store) -> None:
         assert task.n_classes == 2
         assert next(task.batches("test", 10)).target.tolist() == [0, 1, 0, 1, 0, 1]
     changed(store, "TEST", '"walk up" "walk down"', "walk up walk down")
-    says = r"'walk up' is none of the classes .* A class with a blank in it has q"
-    refuses(DataError, says, uea, store)
+    refuses(DataError, r"'walk up' is none of the classes .* A class with a blank in it has q", uea, store)
 
 
 def test_a_byte_order_mark_and_windows_lines_are_read_and_labels_that_cannot_be_right_refused(store) -> None:
@@ -163,11 +161,8 @@ def test_series_with_gaps_are_refused_filled_or_left_out(store: Store) -> None:
     others = Store(store.data, store.cache / "others")
     assert uea(others, missing="drop").n_classes == 2  # none of those that are left is of the class c
     changed(store, "TEST", "7,7,7:a", "7,7,7:c", 1)
-    says, new = (
-        r"test: 1 of 5 items are of no class of train, .* 'c' \(item 0\)",
-        Store(store.data, store.cache / "new"),
-    )
-    refuses(DataError, says, uea, new, missing="drop")
+    says = r"test: 1 of 5 items are of no class of train, .* 'c' \(item 0\)"
+    refuses(DataError, says, uea, Store(store.data, store.cache / "new"), missing="drop")
     refuses(InputError, "missing must be one of", uea, store, missing="ignore")
 
 
@@ -248,8 +243,7 @@ def test_the_split_of_a_file_is_in_its_name(tmp_path: Path) -> None:
 
 
 def test_bytes_lengths_and_a_split_of_its_own(store: Store, tmp_path: Path) -> None:
-    content = {**TEXTS, "validation": TEXTS["test"]}
-    name = repository(tmp_path / "films", content)
+    name = repository(tmp_path / "films", {**TEXTS, "validation": TEXTS["test"]})
     task = text(store, name, units="bytes", valid="validation", max_length=4)
     assert task.d_in == 258 and task.sizes == {"train": 20, "valid": 2, "test": 2}
     (batch,) = task.batches("valid", 10)
@@ -276,16 +270,13 @@ def test_series_of_numbers(store: Store, tmp_path: Path) -> None:
     rows = [[[float(i), 1.0]] * (2 + i % 3) for i in range(12)]
     content = {"train": {"x": rows, "y": [i % 2 for i in range(12)]}, "test": {"x": rows[:3], "y": [0, 1, 0]}}
     name = repository(tmp_path / "series", content)
-    task = series(store, name)
-    (batch,) = task.batches("test", 10)
+    (batch,) = series(store, name).batches("test", 10)
     assert batch.lengths is not None and batch.lengths.tolist() == [2, 3, 3]
     assert batch.input[1].tolist() == [[1.0, 1.0]] * 3 and batch.input[0, 2].tolist() == [0.0, 0.0]
     rows[1] = [[1.0, 1.0], [None, 1.0], [5.0, float("nan")]]
     name = repository(tmp_path / "gaps", {**content, "test": {"x": rows[:3], "y": [0, 1, 0]}})
-    with pytest.raises(
-        DataError, match=r"column x, train: 1 of 12 series have .* at row 1, step 2, value 1. Set"
-    ):
-        series(store, name)
+    says = r"column x, train: 1 of 12 series have .* at row 1, step 2, value 1. Set"
+    refuses(DataError, says, series, store, name)
     filled = series(store, name, missing="fill")
     assert next(filled.batches("test", 10)).input[1].tolist() == [[1, 1], [3, 1], [5, 1]]
     assert series(store, name, missing="drop").sizes == {"train": 9, "valid": 2, "test": 2}
@@ -334,20 +325,16 @@ def test_what_is_no_parquet_is_refused_before_it_is_hashed(content, store: Store
     refuses(DataError, r"data/other\.parquet is no Parquet file", text, store, name)
 
 
-def test_each_configuration_of_a_folder_is_pinned_by_itself(store: Store, tmp_path: Path) -> None:
+def test_each_configuration_of_a_folder_is_pinned_by_itself_and_a_changed_folder_refused(store, tmp_path):
     for config in ("en", "fr"):
         repository(tmp_path / "films" / config, TEXTS)
     for config in ("en", "fr", "en", None):
         text(store, str(tmp_path / "films"), config=config)
     repository(tmp_path / "films" / "fr", {**TEXTS, "test": {"sentence": ["bad"], "kind": [0]}})
     text(store, str(tmp_path / "films"), config="en")
-    with pytest.raises(DataError, match="is not what was first seen here"):
-        text(store, str(tmp_path / "films"), config="fr")
-
-
-def test_a_changed_folder_is_refused(store: Store, tmp_path: Path) -> None:
-    text(store, name := repository(tmp_path / "films", TEXTS))
-    repository(tmp_path / "films", {**TEXTS, "test": {"sentence": ["bad"], "kind": [0]}})
+    refuses(DataError, "is not what was first seen here", text, store, str(tmp_path / "films"), config="fr")
+    text(store, name := repository(tmp_path / "others", TEXTS))
+    repository(tmp_path / "others", {**TEXTS, "test": {"sentence": ["bad"], "kind": [0]}})
     refuses(DataError, "is not what was first seen here", text, store, name)
 
 
@@ -414,14 +401,11 @@ def test_raw_files_of_pyg_run_no_code(store: Store, tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(PurePath("x"))) == PurePath("x"), "other pickles stay as they are"
 
 
-def test_a_set_that_pyg_has_in_code_needs_no_files(store: Store) -> None:
+def test_a_set_that_pyg_has_in_code_needs_no_files_and_one_that_it_draws_leaves_none(store, monkeypatch):
     task = pyg(store, "KarateClub", {}, "random")
     assert (task.d_in, task.d_out, sum(task.sizes.values())) == (34, 4, 34)
     with pytest.raises(DataError, match=r"the data come without val_mask\. Set task.split_of=random"):
         pyg(store, "KarateClub", {})
-
-
-def test_a_set_that_pyg_draws_leaves_nothing_behind(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(store.data)
     options = {"num_classes": 2, "num_nodes_per_class": 10, "node_homophily_ratio": 0.5, "average_degree": 3}
     refuses(DataError, "has no x", pyg, store, "RandomPartitionGraphDataset", options)
@@ -442,9 +426,7 @@ def test_a_set_that_pyg_draws_leaves_nothing_behind(store: Store, monkeypatch: p
         (CORA[0], {**CORA[1], "transform": ["x"]}, InputError, r"options\.transform must be a number"),
     ],
 )
-def test_what_pyg_does_not_have_is_said(
-    store: Store, dataset: str, options, error, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_pyg_does_not_have_is_said(store, dataset, options, error, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     refuses(error, message, pyg, store, dataset, options)
     assert [path.name for path in tmp_path.iterdir()] == ["data"], "nothing is left behind"
@@ -470,13 +452,11 @@ def test_classes_of_a_graph_are_those_of_train(store: Store, monkeypatch: pytest
     assert drawn.n_classes == 5 and drawn._y[2] == 3  # 3, 9, 40, 50, 70
 
 
-def test_a_share_that_is_held_out_lies_between_0_and_1_and_may_not_be_all() -> None:
+def test_a_share_that_is_held_out_lies_between_0_and_1_and_name_and_gaps_are_of_the_identity() -> None:
     for share in ("0.0", "1.0", "1", "2"):
         overrides = ["model=lem", "task=hf", "net.embedding=10", f"task.valid={share}"]
         refuses(InputError, "valid must be a split, or a share", checked, compose(overrides).config, run=True)
 
-
-def test_the_name_and_what_becomes_of_gaps_are_part_of_the_identity() -> None:
     def of(*overrides: str) -> str:
         return identity(compose(["model=lem", "task=uea", *overrides]).config)
 

@@ -41,7 +41,7 @@ def test_each_class_trains_alike(graph: str, store: Store) -> None:
     refuses(InputError, "must train", loaded, store, n_per_class=80, graph=graph)
 
 
-def test_the_public_split_comes_with_the_data_edges_go_both_ways_nothing_cites_itself(store: Store) -> None:
+def test_the_public_split_comes_with_the_data_edges_go_both_ways_and_features_tell_the_class(store) -> None:
     task, arrays = loaded(store, split_of="public"), store.read(planetoid.CORA)
     for part in PARTS:
         assert whole(task, part).index.tolist() == np.flatnonzero(arrays[f"split_{part}"][0]).tolist()
@@ -52,9 +52,6 @@ def test_the_public_split_comes_with_the_data_edges_go_both_ways_nothing_cites_i
         pairs = set(zip(*edges.tolist(), strict=True))
         assert len(pairs) == edges.shape[1]
         assert all((b, a) in pairs and a != b for a, b in pairs)
-
-
-def test_features_are_as_stored_or_shares_of_a_sum_and_tell_the_class(store: Store) -> None:
     raw, shares = whole(loaded(store)).input, whole(loaded(store, features="row_sum")).input
     torch.testing.assert_close(shares * raw.sum(1, keepdim=True), raw)
     references = loaded(store).references()

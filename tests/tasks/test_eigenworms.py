@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from loaded_tasks import whole, with_data
+from refusals import refuses
 
 from physml.base.errors import InputError
 from physml.base.paths import own_folders
@@ -109,12 +110,9 @@ def test_raw_inputs_are_as_in_the_files_and_what_they_lack_is_refused(store: Sto
     inputs = torch.cat([whole(task, part).input for part in PARTS]).numpy()
     both = np.concatenate([arrays["x_train"], arrays["x_test"]])
     np.testing.assert_array_equal(inputs, both[splits.load_index("eigenworms-lem")])
-    with pytest.raises(
-        InputError, match=rf"entries must be at most the {STEPS} steps of a worm; got {STEPS + 1}"
-    ):
-        made(store, entries=STEPS + 1)
-    with pytest.raises(InputError, match=r"protocol=official has one split.*Use protocol=clean"):
-        made(store, 1)
+    says = f"entries must be at most the {STEPS} steps of a worm; got {STEPS + 1}"
+    refuses(InputError, says, made, store, entries=STEPS + 1)
+    refuses(InputError, "protocol=official has one split.*Use protocol=clean", made, store, 1)
 
 
 @pytest.mark.usefixtures("small_data")

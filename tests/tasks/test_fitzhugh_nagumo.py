@@ -56,16 +56,13 @@ def test_the_solution_and_the_right_hand_side_obey_the_published_equations():
     assert dw == pytest.approx(0.02 * (v0 + 0.7 - 0.8 * w0), rel=1e-15)
 
 
-def test_the_data_differ_from_the_exact_solution_by_the_tolerances_of_the_solver(task):
+def test_the_data_differ_from_the_exact_solution_and_each_trajectory_is_integrated_alone(task):
     """Documents that the solver is part of the data: about 4e-2 rms, and growing along the trajectory."""
     ours = v(task, "train")[:6].numpy()
     exact = trajectories(np.random.RandomState(1234).uniform(-1, 1, 6), 1001, 400.0, rtol=1e-9, atol=1e-11)
     assert 0.02 < np.sqrt(((ours - exact) ** 2).mean()) < 0.08
     assert np.abs(ours - exact)[:, :100].mean() < np.abs(ours - exact)[:, -100:].mean()
-
-
-def test_each_trajectory_is_integrated_alone():
-    """The steps, and so the values, of one trajectory don't depend on the others."""
+    # The steps, and so the values, of one trajectory don't depend on the others.
     start = np.random.RandomState(1234).uniform(-1, 1, 3)
     together, alone = (trajectories(starts, 1001, 400.0) for starts in (start, start[2:]))
     assert np.array_equal(together[2], alone[0])
@@ -87,12 +84,8 @@ def test_the_four_scores_by_hand_of_which_the_official_one_looks_at_the_last_seq
     got = (want + rng.normal(size=want.shape)).astype(np.float32)
     error = (got - want) ** 2
     metrics = score_reference(task, lambda batch: torch.from_numpy(got)[batch.index].unsqueeze(-1), size=33)
-    squares = {
-        "rmse": error,
-        "rmse_last128": error[12:],
-        "rmse_from11": error[:, 10:],
-        "rmse_step1": error[:, 0],
-    }
+    squares = {"rmse": error, "rmse_last128": error[12:], "rmse_from11": error[:, 10:]}
+    squares["rmse_step1"] = error[:, 0]
     assert metrics == pytest.approx({name: np.sqrt(e.mean()) for name, e in squares.items()}, rel=1e-6)
     # A perfect answer for the last 128 of 140 sequences.
     metrics = score_reference(task, lambda batch: batch.target + (batch.index < 12).float()[:, None, None])

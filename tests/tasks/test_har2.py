@@ -88,6 +88,5 @@ def test_the_real_parts(real: Store) -> None:
     task = loaded(real)
     assert task.sizes == {"train": 6220, "valid": 1132, "test": 2947}
     assert task.sizes["valid"] == np.isin(subject, [1, 25, 27]).sum()
-    sizes = [loaded(real, split).sizes["valid"] for split in range(7)]
-    assert sum(sizes) == len(subject)
+    assert sum(loaded(real, split).sizes["valid"] for split in range(7)) == len(subject)
     assert task.references()["majority class"]["accuracy"] == pytest.approx(1499 / 2947)

@@ -31,7 +31,6 @@ def test_the_right_hand_side_is_the_published_one_and_its_quadratic_part_conserv
         want = [(b - d) * e - a, (c - e) * a - b, (d - a) * b - c, (e - b) * c - d, (a - c) * d - e]
         assert slope(x[None], 8.0)[0] == pytest.approx(np.array(want) + 8, rel=1e-13)
     # d/dt |x|^2 / 2 = -|x|^2 + F sum(x): the advection neither makes nor takes energy.
-    #
     # The divergence of the vector field is -5 everywhere.
     x, h = states(100), 1e-6
     assert (x * slope(x, 8.0)).sum(1) == pytest.approx(-(x**2).sum(1) + 8.0 * x.sum(1), rel=1e-10)

@@ -74,8 +74,11 @@ def test_every_pixel_of_the_fixture_is_that_of_the_file(store, permutation, scal
     assert y.tolist() == labels.tolist()
 
 
-def test_an_index_that_is_no_order_of_the_pixels_is_refused(store):
+def test_an_index_that_is_no_order_of_the_pixels_and_another_number_of_images_are_refused(store, tmp_path):
     refuses(InputError, r"one of 784 pixels; mnist-valid-3000", loaded, store, permutation="mnist-valid-3000")
+    # The files of the fixture in the place of the real ones, with checksums off.
+    other = Store(fixture_root(store), tmp_path, verify="off")
+    refuses(DataError, "must have 60000 items; got 60", make().load, other, 0)
 
 
 def test_the_real_images_are_rebuilt_from_the_idx_files_and_have_their_majority_class(real):
@@ -121,13 +124,6 @@ def test_parts_are_every_tenth_image_and_the_rest_and_a_stride_every_kth_pixel(s
     plain = whole(loaded(store, permutation="psmnist-torch-5544"), "test")[0]
     strided = whole(loaded(store, permutation="psmnist-torch-5544", stride=28), "test")[0]
     assert torch.equal(strided, plain[:, ::28])
-
-
-def test_another_number_of_images_is_refused(tmp_path, store):
-    """The files of the fixture in the place of the real ones, with checksums off."""
-    other = Store(fixture_root(store), tmp_path, verify="off")
-    with pytest.raises(DataError, match="must have 60000 items; got 60"):
-        make().load(other, 0)
 
 
 def test_without_validation_only_the_last_or_the_best_on_test_can_be_selected(tmp_path, roots, capsys):

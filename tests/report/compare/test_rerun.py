@@ -77,8 +77,7 @@ def test_curves_that_do_not_start_together_are_no_rounding(tmp_path: Path) -> No
         rows = [{"step": 4, "epoch": 1, "train/loss": loss}, {"step": 8, "epoch": 2, "train/loss": 9 * loss}]
         path = tmp_path / f"{name}.curve.csv.gz"
         files.write(path, lambda file: file.write(curves.curve_csv(rows)))
-        value = 1.0 if name == "old" else 1.1
-        return made(value, curve=path.name, path=str(tmp_path / f"{name}.json"))
+        return made(1.0 if name == "old" else 1.1, curve=path.name, path=str(tmp_path / f"{name}.json"))
 
     old, near, far = kept("old", 0.5), kept("near", 0.5001), kept("far", 0.6)
     assert start_of(old, near) == (4, pytest.approx(2e-4, rel=1e-3))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_records import finished, identity, on_terminal
+from made_records import by_seed, finished, identity, on_terminal
 from refusals import refuses
 from scipy import stats
 
@@ -26,12 +26,7 @@ NAMES = ("Ours", "Theirs")
 
 def column(better: Any = "higher", **changes: Any) -> Column:
     metric = "test/accuracy" if better == "higher" else "test/error"
-    usual = {"key": "acc", "metric": metric, "better": better, "protocol": "official"}
-    return Column(**usual | changes)
-
-
-def by_seed(values: Any) -> Values:
-    return {(0, seed): float(value) for seed, value in enumerate(values)}
+    return Column(**{"key": "acc", "metric": metric, "better": better, "protocol": "official"} | changes)
 
 
 def random_rows(n: int, shift: float = 0.5, seed: int = 0) -> tuple[Values, Values]:
@@ -132,9 +127,8 @@ def test_small_numbers_have_digits_and_equal_means_and_rows_are_called_so() -> N
     tiny = compare_values(column("lower"), by_seed(3e-9 + 1e-11 * k for k in range(4)), by_seed([5e-9] * 4))
     assert "by 0.000000001985 (" in sentence(corrected([tiny])[0], NAMES)
     mixed = compare_values(column(), by_seed([1.0, 2.0, 3.0]), by_seed([2.0, 1.0, 3.0]))
-    assert sentence(corrected([mixed])[0], NAMES).startswith(
-        "Ours and Theirs have the same mean (95 % interval"
-    )
+    said = sentence(corrected([mixed])[0], NAMES)
+    assert said.startswith("Ours and Theirs have the same mean (95 % interval")
     values = by_seed([0.8, 0.7, 0.9])
     same = corrected([compare_values(column(), values, values)])[0]
     assert (same.verdict, same.p, same.p_wilcoxon, same.d_z, same.more) == ("equal", 1.0, 1.0, 0.0, None)
@@ -169,9 +163,8 @@ def test_verdicts_new_splits_and_the_other_test_have_their_sentences() -> None:
         comparison = compare_values(column(**changes), *random_rows(n, shift, seed=1))
         return sentence(corrected([comparison])[0], NAMES, columns=columns)
 
-    assert re.match(
-        r"Ours is better than Theirs by .* points \(95 % interval \[\+", said(3.0, unit="%", scale=100)
-    )
+    ahead = said(3.0, unit="%", scale=100)
+    assert re.match(r"Ours is better than Theirs by .* points \(95 % interval \[\+", ahead)
     assert re.match(r"Theirs is better than Ours by .*interval \[\+", said(-3.0))
     alike = said(0.1, columns=2)
     assert alike.startswith("Ours and Theirs cannot be told apart: ")
@@ -179,8 +172,7 @@ def test_verdicts_new_splits_and_the_other_test_have_their_sentences() -> None:
     assert said(1.0, n=2) == "no verdict from 2 pairs of runs; 3 are the fewest."
     rng = np.random.default_rng(0)
     first = {(split, 0): 1.0 + rng.normal() for split in range(10)}
-    second = dict.fromkeys(first, 0.0)
-    many = corrected([compare_values(column(), first, second, "splits", 0.4)])[0]
+    many = corrected([compare_values(column(), first, dict.fromkeys(first, 0.0), "splits", 0.4)])[0]
     assert "On new splits the same order" in sentence(many, NAMES) and "10 splits" in sentence(many, NAMES)
     other = dataclasses.replace(many, p=0.049, p_wilcoxon=0.06)
     assert sentence(other, NAMES).endswith("Wilcoxon's test disagrees with the t test: p = 0.06.")
@@ -201,9 +193,8 @@ def side(label: str, values: Values, **changes: Any) -> Side:
 def document_of(n: int) -> Document:
     pair: Any = tuple(map(side, NAMES, random_rows(n, 0.3)))
     columns = [column(), column("lower", key="ce", metric="test/cross_entropy")]
-    return document(
-        compared("t-1", columns, {c.key: pair for c in columns}, {}, spread_of(*pair), "Train more.")
-    )
+    sides = {c.key: pair for c in columns}
+    return document(compared("t-1", columns, sides, {}, spread_of(*pair), "Train more."))
 
 
 def test_the_document_has_all_forms_and_fits_a_terminal_and_many_runs_are_summed_up() -> None:

@@ -210,7 +210,7 @@ def heights(canvas: Any) -> list[float]:
     return [patch.get_data().values.sum() for patch in canvas.axes[0].patches if not patch.get_fill()]
 
 
-def test_a_histogram_has_an_area_only_on_a_linear_axis_and_bins_of_equal_width_on_any(tmp_path: Path) -> None:
+def test_a_histogram_has_an_area_on_a_linear_axis_bins_of_equal_width_and_finite_numbers(tmp_path) -> None:
     for scale, filled in (("log", 0), ("linear", 2)):
         figure = made([record(tmp_path, "t/a", 0)], histogram(y_scale=scale))
         canvas = draw(figure)
@@ -223,9 +223,6 @@ def test_a_histogram_has_an_area_only_on_a_linear_axis_and_bins_of_equal_width_o
     assert histogram_edges(values, histogram()) == pytest.approx(np.linspace(0, 0.1, 21))
     figure = made([record(tmp_path, "t/a", 0)], histogram(x_scale="log"))
     assert draw(figure).axes[0].get_xscale() == "log"
-
-
-def test_a_histogram_is_of_finite_numbers_and_without_any_failed(tmp_path: Path) -> None:
     run = record(tmp_path, "t/a", 0, arrays="a.npz")
     np.savez(tmp_path / "a.npz", dt_n=np.array([0.1, np.nan, np.inf]), dtbar_n=np.array([np.nan]))
     figure = made([run], histogram())
@@ -239,8 +236,7 @@ def test_axes_have_ticks_whatever_is_drawn_and_numbers_of_settings_do_not_touch(
         x_scale="log", panels=panel({"label": "A"}),
     )  # fmt: skip
     values = Curve("A", State("simulated"), values=np.geomspace(1e-4, 1, 50))
-    axes = draw(Figure(simulated, [(simulated.panels[0], (values,))])).axes[0]
-    assert len(axes.get_xticks()) > 3
+    assert len(draw(Figure(simulated, [(simulated.panels[0], (values,))])).axes[0].get_xticks()) > 3
     small = [1e-6, 1e-5, 1e-4, 0.001, 0.01]
     assert legible([*small, 0.03, 0.1, 0.3]) == [*small, 0.1, 0.3]
     assert legible([5, 10, 20, 40]) == [5, 10, 20, 40] and legible([3.0]) == [3.0]
@@ -390,8 +386,7 @@ def test_a_damaged_file_is_the_state_of_its_curve(tmp_path: Path) -> None:
     for damaged in (whole[:40], whole[:60] + bytes(10) + whole[70:]):
         path.write_bytes(damaged)
         assert "can't be read" in str(first(made([run], spec(seeds=[0]))).state)
-    lost = run | {"curve": None}
-    assert "has no curve file" in str(first(made([lost], spec(seeds=[0]))).state)
+    assert "has no curve file" in str(first(made([run | {"curve": None}], spec(seeds=[0]))).state)
     path.write_bytes(whole)
     refuses(RecordError, r"no column test/mes. Did you mean test/mse", figures.read_curve, run, "test/mes")
     refuses(RecordError, r"no array dt\. Did you mean dt_n", figures.read_array, run, "dt")
@@ -403,8 +398,7 @@ def test_a_damaged_file_is_the_state_of_its_curve(tmp_path: Path) -> None:
 
 
 def test_a_figure_and_one_run_are_written_as_readable_pictures(tmp_path: Path) -> None:
-    figure = made([record(tmp_path, "t/a", k) for k in range(2)])
-    path = write_figure(figure, tmp_path / "figures")[0]
+    path = write_figure(made([record(tmp_path, "t/a", k) for k in range(2)]), tmp_path / "figures")[0]
     names = [f"nobody-fig-1.{form}" for form in ("csv", "png", "svg")]
     assert sorted(p.name for p in path.parent.iterdir()) == names
     with Image.open(path) as image:
@@ -508,6 +502,12 @@ def test_what_a_simulation_must_return(monkeypatch: pytest.MonkeyPatch, answer: 
     refuses(ConfigError, message, made, [], simulation(monkeypatch, function, seeds=[0, 1]))
 
 
+LORENZ, OTHERS = (
+    "tasks.lorenz96.trajectories",
+    {"forcing": 0.9, "n_points": 7, "spacing": 0.01, "substeps": 1},
+)
+
+
 @pytest.mark.parametrize(
     ("function", "arguments", "message"),
     [
@@ -516,17 +516,9 @@ def test_what_a_simulation_must_return(monkeypatch: pytest.MonkeyPatch, answer: 
         ("physml.lab.simulate.oscillator.signal", {}, "Did you mean physml.lab.simulate.oscillators"),
         ("tasks.lorenz97.trajectories", {}, "there is no module tasks.lorenz97. Did you mean tasks.lorenz96"),
         ("tasks.lorenz96.trajectory", {}, "has no function trajectory. Did you mean trajectories"),
-        ("tasks.lorenz96.trajectories", {"x": 1}, "series F: tasks.lorenz96.trajectories"),
-        (
-            "tasks.lorenz96.trajectories",
-            {"x0": {"a": 1}, "forcing": 0.9, "n_points": 7, "spacing": 0.01, "substeps": 1},
-            r"F: x0 must not be a mapping; got \{'a': 1\}",
-        ),
-        (
-            "tasks.lorenz96.trajectories",
-            {"x0": [[1], [1, 2]], "forcing": 0.9, "n_points": 7, "spacing": 0.01, "substeps": 1},
-            r"F: x0 must be numbers in a list; got \[\[1\], \[1, 2\]\]",
-        ),
+        (LORENZ, {"x": 1}, f"series F: {LORENZ}"),
+        (LORENZ, OTHERS | {"x0": {"a": 1}}, r"F: x0 must not be a mapping; got \{'a': 1\}"),
+        (LORENZ, OTHERS | {"x0": [[1], [1, 2]]}, r"F: x0 must be numbers in a list; got \[\[1\], \[1, 2\]\]"),
     ],
 )
 def test_only_functions_of_tasks_are_called(function: str, arguments: dict[str, Any], message: str) -> None:
@@ -557,10 +549,7 @@ LIMITS = "y_limits must be a number and a greater one; got "
         ({"seeds": []}, "seeds must name at least one run"),
         ({"seeds": [0, 0]}, r"seeds must be different whole numbers from 0 on; got \[0, 0\]"),
         ({"splits": []}, "splits must be different whole numbers from 0 on; got"),
-        (
-            {"panels": panel({"label": "A", "experiment": "t/a", "seeds": [1, 1]})},
-            "A: seeds must be",
-        ),
+        ({"panels": panel({"label": "A", "experiment": "t/a", "seeds": [1, 1]})}, "A: seeds must be"),
         ({"bins": 0}, "bins must be positive; got 0"),
         ({"y_limits": [0, 1]}, "y_limits must be positive on a logarithmic axis; got"),
         ({"marks": [{"label": "a", "x": 1, "y": 1}]}, "must have either x or y"),

@@ -118,8 +118,7 @@ def test_a_band_keeps_its_colour_in_a_png(n: int, tmp_path: Path) -> None:
     write_picture(canvas, tmp_path / "few.png")
     whole, few = (np.asarray(Image.open(tmp_path / f"{p}.png").convert("RGB"), int) for p in ("whole", "few"))
     _, place, count = np.unique(whole.reshape(-1, 3), axis=0, return_inverse=True, return_counts=True)
-    off = np.abs(whole - few).reshape(-1, 3).max(axis=1)
-    assert off[count[place.ravel()] >= 500].max() <= 3
+    assert np.abs(whole - few).reshape(-1, 3).max(axis=1)[count[place.ravel()] >= 500].max() <= 3
 
 
 def test_published_points_are_checked_and_drawn() -> None:

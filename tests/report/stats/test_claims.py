@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,11 +9,11 @@ import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
+from made_records import by_seed
 
 from physml.base.errors import InputError
 from physml.report.stats import claims
 from physml.report.stats.claims import Gain, gain, holm, less, order_verdict, tie_verdict
-from physml.report.stats.summary import Values
 from physml.report.stats.verdict import Settings, tried_less, tuned_alike
 
 
@@ -35,10 +34,6 @@ def test_a_paired_gain_takes_out_what_seeds_share_and_has_the_p_values_of_scipy(
     below = scipy.stats.ttest_1samp(difference, 2.0, alternative="less").pvalue
     above = scipy.stats.ttest_1samp(difference, -2.0, alternative="greater").pvalue
     assert paired.p_value(2.0) == pytest.approx(max(below, above))
-
-
-def by_seed(values: Iterable[float]) -> Values:
-    return {(0, seed): float(value) for seed, value in enumerate(values)}
 
 
 def test_a_ratio_is_that_of_geometric_means_and_is_held_against_a_factor() -> None:

@@ -261,24 +261,13 @@ def test_a_number_without_a_variance_has_no_place_in_a_mean_nor_has_a_reference_
         assert collected(records).references["linear"].keys() == {"official"}
 
 
-def test_a_threshold_is_reached_by_a_score_on_it() -> None:
-    columns = [
-        {**column, "better": "higher", "metric": "test/accuracy", "solved": 29}
-        for column in content()["columns"]
-    ]
-    row = {"label": "a", "experiment": "t/a"}
-    table = collected(
-        [record("t/a", 0, test={"accuracy": 0.29})],
-        rows=[row],
-        columns=columns,
-        claim=None,
-        notes=[],
-        seeds=[0],
-    )
+def test_a_threshold_is_reached_by_a_score_on_it_and_intervals_are_cut_at_bounds_of_known_metrics() -> None:
+    scored = {"better": "higher", "metric": "test/accuracy", "solved": 29}
+    columns = [{**column, **scored} for column in content()["columns"]]
+    run, row = record("t/a", 0, test={"accuracy": 0.29}), {"label": "a", "experiment": "t/a"}
+    table = collected([run], rows=[row], columns=columns, claim=None, notes=[], seeds=[0])
     assert [cell.solved for cell in table.cells] == [1] * len(columns)
 
-
-def test_an_interval_is_cut_at_bounds_of_known_metrics_alone() -> None:
     def bounds(metric: str, better: str, unit: str) -> tuple[float, float]:
         return Column("k", f"test/{metric}", better, "clean", unit=unit, scale=100.0).bounds  # type: ignore[arg-type]
 
@@ -297,8 +286,7 @@ def test_which_runs_count() -> None:
     assert cell.yours[0].value == pytest.approx(0.4949)
     stray = [record("t/elsewhere", 41, 0.0049, identity="eeeeeeee")]
     refuses(ConfigError, "nobody-1 has no row for a run of t/elsewhere", collect, spec(), {}, [], yours=stray)
-    two = collected(RUNS["agrees"], seeds=[0, 1])
-    assert str(two.cells[0].state) == "n = 2, no verdict"
+    assert str(collected(RUNS["agrees"], seeds=[0, 1]).cells[0].state) == "n = 2, no verdict"
 
 
 def test_what_is_left_to_run_costs_what_records_and_measurements_say() -> None:
@@ -392,7 +380,7 @@ def test_paired_seeds_and_splits() -> None:
     refuses(ConfigError, "got 2 seeds and 3 splits", spec, splits=[0, 1, 2], seeds=[0, 1], paired=True)
 
 
-def test_splits_have_their_own_spread_and_references_vary_over_them_only() -> None:
+def test_splits_have_their_own_spread_and_references_are_of_the_splits_and_the_data_of_a_row() -> None:
     records = [
         record("t/agrees", k, 0.01 * (1 + j), split=j, references={"constant": {"rmse": 0.5 + 0.1 * j}})
         for j in range(3)
@@ -404,10 +392,7 @@ def test_splits_have_their_own_spread_and_references_vary_over_them_only() -> No
     assert (score.n, score.mean, score.sd) == (3, pytest.approx(60.0), pytest.approx(10.0))
     name, over = cell.over
     assert (name, over.n, over.mean) == ("constant", 3, pytest.approx(58.0))
-
-
-def test_rows_on_other_data_have_references_of_their_own() -> None:
-    """Features that are scaled otherwise give the same trivial prediction another score."""
+    # Features that are scaled otherwise give the same trivial prediction another score.
     records = []
     for name, score in {"agrees": 0.5, "worse": 0.7, "better": 0.5}.items():
         records += runs(name, 0.01, 0.01, references={"linear": {"rmse": score}})
@@ -569,9 +554,8 @@ if __name__ == "__main__":
 
 def test_data_that_were_not_compared_are_named_below_the_table() -> None:
     another = {"data": {"files": [{"name": "a.zip", "sha256": None, "verified": "by hand"}]}}
-    assert "Data verified in another way (by hand): a.zip" in fact_lines(
-        collected(runs("agrees", *THREE, **another))
-    )
+    lines = fact_lines(collected(runs("agrees", *THREE, **another)))
+    assert "Data verified in another way (by hand): a.zip" in lines
     how = {"a.zip": "content", "b.ts": "first seen", "c.gz": "bytes"}
     data = {"kind": "content-verified", "files": [{"name": n, "verified": v} for n, v in how.items()]}
     data["notes"] = ["1 of 6 items of test stand in train or valid too"]

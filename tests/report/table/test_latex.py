@@ -4,8 +4,8 @@ import re
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from made_records import finished, ids
+from refusals import refuses
 
 from physml.base.errors import ConfigError
 from physml.config.load import structure
@@ -80,5 +80,4 @@ def test_a_wrong_name_gets_near_ones() -> None:
         "own: there is no 'our' to show. Did you mean ours": {"show": ["our"]},
     }
     for message, change in changes.items():
-        with pytest.raises(ConfigError, match=message):
-            latex_table(table(), **change)
+        refuses(ConfigError, message, latex_table, table(), **change)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from made_records import finished, ids, on_terminal
 from PIL import Image
+from refusals import refuses
 
 from physml.base.errors import ConfigError
 from physml.base.paths import CONF
@@ -74,9 +75,8 @@ def test_rows_at_chance_share_the_last_rank_unless_their_mean_is_better_than_one
     assert ranked.ranks.mean == pytest.approx({"A": 1.0, "B": 2.6, "C": 2.6, "D": 3.8})
     assert list(ranked.behind) == ["B", "C", "D"]
     assert ranked.behind["D"].mean == pytest.approx(2.8)
-    (line,) = (
-        text for text in rank_blocks(ranked)[1].lines if text.startswith("Not shown to beat a constant")
-    )
+    lines = rank_blocks(ranked)[1].lines
+    (line,) = (text for text in lines if text.startswith("Not shown to beat a constant"))
     assert line.endswith("B (P); C (P); D (P)")
     # C trains on two splits of four, so its gain is not shown; that of D is small and sure.
     lucky = iter((0.9, 0.5, 0.9, 0.5))
@@ -173,8 +173,7 @@ def test_too_few_rows_say_so_and_tables_without_ranks_have_no_section() -> None:
     ],
 )
 def test_wrong_columns_are_refused(ranks: str | list[str], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        spec(ranks=list(ranks))
+    refuses(ConfigError, message, spec, ranks=list(ranks))
 
 
 def test_tables_of_conf_rank_over_different_data() -> None:
@@ -191,8 +190,7 @@ def figure(rows: int, columns: int = 7, long: bool = False) -> Figure:
     rng = np.random.default_rng(0)
     name = "G2-GraphSAGE with edges both ways and number " if long else "row "
     scores = {f"{name}{i}": list(rng.normal(0.3 * i, 1.0, size=columns)) for i in range(rows)}
-    ranks = mean_ranks(scores, ["higher"] * columns)
-    return Figure(ranks_spec(), (), Ranking((), scores, ranks, {}, {}))
+    return Figure(ranks_spec(), (), Ranking((), scores, mean_ranks(scores, ["higher"] * columns), {}, {}))
 
 
 def ranks_spec(**changes: Any) -> FigureSpec:
@@ -257,5 +255,4 @@ def test_a_figure_takes_the_runs_of_its_table(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_figure_is_refused(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        ranks_spec(**change).ranked_table()
+    refuses(ConfigError, message, lambda: ranks_spec(**change).ranked_table())

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from made_records import finished, ids
+from refusals import refuses
 
 from physml.base.errors import ConfigError
 from physml.config.load import structure
@@ -170,11 +171,9 @@ def test_numbers_are_filled_in_by_their_names_in_sentences_that_still_hold() -> 
 
 @pytest.mark.parametrize("text", ["{C}", "{A|z}", "{A|x|median}", "{A//C|times}"])
 def test_a_name_that_there_is_not_is_an_error(text: str) -> None:
-    with pytest.raises(ConfigError, match="finding: there is no"):
-        spec(finding={"text": text})
+    refuses(ConfigError, "finding: there is no", spec, finding={"text": text})
 
 
 @pytest.mark.parametrize("text", ["{A|x|times}", "{A//B//A|x|times}"])
 def test_times_need_two_rows(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"finding: times must be of two rows, A//B; got 'A"):
-        spec(finding={"text": text})
+    refuses(ConfigError, r"finding: times must be of two rows, A//B; got 'A", spec, finding={"text": text})
