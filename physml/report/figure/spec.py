@@ -166,13 +166,16 @@ class FigureSpec:
         count("bins", self.bins)
         if self.columns is not None:
             count("columns", self.columns)
-        for limits in (self.y_limits, *(panel.y_limits for panel in self.panels)):
-            if limits and (len(limits) != 2 or not limits[0] < limits[1]):
-                raise ConfigError(f"y_limits must be a number and a greater one; got {list(limits)}.")
-            if limits and self.y_scale == "log" and limits[0] <= 0:
-                raise ConfigError(f"y_limits must be positive on a logarithmic axis; got {list(limits)}.")
+        for limits in filter(None, (self.y_limits, *(panel.y_limits for panel in self.panels))):
+            self._check_limits(limits)
         for panel in self.panels:
             self._check_panel(panel)
+
+    def _check_limits(self, limits: tuple[float, ...]) -> None:
+        if len(limits) != 2 or not limits[0] < limits[1]:
+            raise ConfigError(f"y_limits must be a number and a greater one; got {list(limits)}.")
+        if self.y_scale == "log" and limits[0] <= 0:
+            raise ConfigError(f"y_limits must be positive on a logarithmic axis; got {list(limits)}.")
 
     def _check_panel(self, panel: Panel) -> None:
         labels = {series.label for series in panel.series}

@@ -46,10 +46,7 @@ def latex_table(
         for form in show:
             best = _best(cells, column, form, decimals(table, column)) if bold_best else set()
             for cell in cells:
-                own = {"published": printed_text(cell.published), "outcome": cell.state.word}
-                if _unfit(cell):
-                    own |= dict.fromkeys(OURS, NONE)
-                text = tex((cell_texts(cell, column, decimals(table, column)) | own)[form])
+                text = _text(cell, column, form, decimals(table, column))
                 body[cell.row].append(_bold(text) if cell.row in best else text)
     shown = [line for label, line in body.items() if label in rows or set(line[1:]) != {tex(NONE)}]
     lines = [" & ".join(line) + r" \\" for line in shown]
@@ -58,6 +55,13 @@ def latex_table(
     runs = sorted({cell.summary.n for cell in counts if cell.summary and not _unfit(cell)})
     opening = _opening(table, chosen, show, runs, bold_best)
     return "\n".join([*opening, *lines, *closing]) + "\n"
+
+
+def _text(cell: CellResult, column: Column, form: str, places: int) -> str:
+    own = {"published": printed_text(cell.published), "outcome": cell.state.word}
+    if _unfit(cell):
+        own |= dict.fromkeys(OURS, NONE)
+    return tex((cell_texts(cell, column, places) | own)[form])
 
 
 def _opening(

@@ -79,18 +79,31 @@ def ranked(spec: TableSpec, of: Mapping[str, Runs]) -> Ranking | None:
         improving.update(column.title for column, known in runs.items() if known.improving)
     if len(scores) < FEWEST_ROWS:
         return Ranking(columns, scores, None, middle, left_out, spec.spread)
-    for k, column in enumerate(columns):
-        for label in _last(column, {row: means[k] for row, means in scores.items()}, runs_of, spec.spread):
-            samples[label][k] = None
-            untrained[label] = (*untrained.get(label, ()), column.title)
+    for k, label in _at_last(columns, scores, runs_of, spec.spread):
+        samples[label][k] = None
+        untrained[label] = (*untrained.get(label, ()), columns[k].title)
     directions = [column.better for column in columns]
-    judged = {
-        row: [math.nan if runs is None else mean for mean, runs in zip(means, samples[row], strict=True)]
-        for row, means in scores.items()
-    }
+    judged = {row: _judged(means, samples[row]) for row, means in scores.items()}
     ranks, behind = mean_ranks(judged, directions), rank_gaps(samples, directions)
     still = {c.title: improving[c.title] for c in columns if improving[c.title]}
     return Ranking(columns, scores, ranks, middle, left_out, spec.spread, behind, untrained, still, samples)
+
+
+def _judged(means: Sequence[float], samples: Sequence[list[float] | None]) -> list[float]:
+    """Means, NaN in columns where the row shares the last rank."""
+    return [math.nan if runs is None else mean for mean, runs in zip(means, samples, strict=True)]
+
+
+def _at_last(
+    columns: Sequence[Column],
+    scores: Mapping[str, Sequence[float]],
+    runs: Mapping[str, Mapping[Column, Runs]],
+    spread: Spread,
+) -> Iterator[tuple[int, str]]:
+    """The places of columns, each with a row that shares its last rank."""
+    for k, column in enumerate(columns):
+        for row in _last(column, {row: means[k] for row, means in scores.items()}, runs, spread):
+            yield k, row
 
 
 def _last(

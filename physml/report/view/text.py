@@ -160,6 +160,13 @@ def values(table: Table) -> Iterator[tuple[object, ...]]:
         yield tuple(known.get(head) for head in CSV_HEADS)
 
 
+PRINTED = {
+    "published": "value", "published_sd": "sd", "published_n": "n", "published_statistic": "statistic"
+}  # fmt: skip
+OURS = ("mean", "sd", "n", "low", "high", "best")
+OVER = {"over": "mean", "over_low": "low", "over_high": "high"}
+
+
 def _value_lines(table: Table) -> Iterator[dict[str, object]]:
     """Trivial references are rows whose state is `trivial reference`."""
     rows = {row.label: row for row in table.spec.rows}
@@ -172,25 +179,24 @@ def _value_lines(table: Table) -> Iterator[dict[str, object]]:
 
     for column in table.spec.columns:
         for cell in table.column(column.key):
-            p, s = cell.published, cell.summary
-            comparison, over = cell.comparison, cell.over
-            within = cell.within or (None, None)
+            comparison = cell.comparison
+            within, over = cell.within or (None, None), cell.over or (None, None)
             yield line(
                 cell.row, column,
                 experiment=shown(table.spec.cell(rows[cell.row], column).experiment or "") or None,
-                published=p and p.value, published_sd=p and p.sd, published_n=p and p.n,
-                published_statistic=p and p.statistic,
-                mean=s and s.mean, sd=s and s.sd, n=s and s.n, low=s and s.low, high=s and s.high,
-                within_low=within[0], within_high=within[1], search_sd=cell.search and cell.search.sd,
-                best=s and s.best, done=cell.done, wanted=cell.wanted, settings=cell.settings,
+                **{head: getattr(cell.published, name, None) for head, name in PRINTED.items()},
+                **{name: getattr(cell.summary, name, None) for name in OURS},
+                within_low=within[0], within_high=within[1], search_sd=getattr(cell.search, "sd", None),
+                done=cell.done, wanted=cell.wanted, settings=cell.settings,
                 gain=comparison and comparison.delta,
                 gain_low=comparison and min(r.low for r in comparison.readings),
                 gain_high=comparison and max(r.high for r in comparison.readings),
-                margin=p and column.margin.of(p),
+                margin=cell.published and column.margin.of(cell.published),
                 readings=comparison
                 and "; ".join(f"{r.assumption}: {r.outcome}" for r in comparison.readings),
-                state=cell.state, reference=over and over[0], over=over and over[1].mean,
-                over_low=over and over[1].low, over_high=over and over[1].high, parameters=cell.params_ours,
+                state=cell.state, reference=over[0],
+                **{head: getattr(over[1], name, None) for head, name in OVER.items()},
+                parameters=cell.params_ours,
                 parameters_printed=cell.params_paper, train_s=cell.train_s, ms_per_step=cell.ms_per_step,
                 peak_memory_mib=cell.peak_memory_mib, solved=cell.solved,
             )  # fmt: skip
