@@ -8,6 +8,7 @@ from typing import Any
 from physml.base.errors import ConfigError
 from physml.config.class_source import (
     FIRST_NAMES,
+    MOVED,
     OWN_PACKAGES,
     ClassSource,
     data_sha256,
@@ -78,7 +79,7 @@ def canonical(value: Any) -> Any:
         case dict():
             plain = {str(k): canonical(v) for k, v in value.items() if v is not None}
             if isinstance(target := plain.get("_target_"), str):
-                plain["_target_"] = renamed(target, FIRST_NAMES)
+                plain["_target_"] = renamed(renamed(target, MOVED), FIRST_NAMES)
             return plain
         case list() | tuple():
             return [canonical(v) for v in value]

@@ -55,6 +55,16 @@ def test_an_identity_is_eight_hex_digits_of_finite_numbers_in_keys_of_any_order(
     assert changed(optim={"betas": [0.999, 0.9]}) != KEY
 
 
+def test_a_class_is_the_same_by_every_name_that_it_has_had() -> None:
+    """Records of earlier releases hold names between the first and the present one; they are trained again."""
+    config = compose(["model=gcn", "task=cora", "net=graph"]).config
+    now = identity(config)
+    assert config["net"]["_target_"] == "physml.models.graph.graph_net.GraphNet"
+    for place in ("graph_net", "gnn"):
+        config["net"]["_target_"] = f"physml.models.{place}.GraphNet"
+        assert identity(config) == now
+
+
 @pytest.mark.parametrize("step", [1, 1.0])
 def test_whole_numbers_are_equal_to_their_floats(step: float) -> None:
     assert changed(model={"dt": step}) == KEY
