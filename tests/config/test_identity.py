@@ -56,7 +56,7 @@ def test_an_identity_is_eight_hex_digits_of_finite_numbers_in_keys_of_any_order(
 
 
 def test_a_class_is_the_same_by_every_name_that_it_has_had() -> None:
-    """Records of earlier releases hold names between the first and the present one; they are trained again."""
+    """Records of earlier releases hold names between the first and the present one; they can be rerun."""
     config = compose(["model=gcn", "task=cora", "net=graph"]).config
     now = identity(config)
     assert config["net"]["_target_"] == "physml.models.graph.graph_net.GraphNet"
