@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from refusals import refuses
 from scipy.integrate import solve_ivp
 from scipy.special import logit
 
@@ -36,7 +35,8 @@ LIP_F, LIP_O = 0.9, 2.0  # of f in phi, and of o where |phi| < 1.4
 
 def f(x: np.ndarray) -> np.ndarray:
     """Its Jacobian by phi is 0.9 times a rotation with slopes of at most 1."""
-    return 0.9 * np.sin(x[:, :2] @ np.array([[0.6, -0.8], [0.8, 0.6]])) + 0.3 * x[:, 2:]
+    h = x[:, :2] @ np.array([[0.6, -0.8], [0.8, 0.6]])
+    return 0.9 * np.sin(h) + 0.3 * x[:, 2:]
 
 
 def o(x: np.ndarray) -> np.ndarray:
@@ -381,4 +381,5 @@ def test_5_1_lem_with_constant_gates_steps_through_the_two_scale_ode() -> None:
     ],
 )
 def test_what_is_refused(call: Any, message: str) -> None:
-    refuses(InputError, message, call)
+    with pytest.raises(InputError, match=message):
+        call()

@@ -112,7 +112,8 @@ def test_products_of_jacobians_are_the_derivative_of_all_steps_at_once(name: str
         _, after = layer(u, like(end, iter(x[None].split(sizes, 1))))
         return torch.cat([y[0] for y in leaves(after)])
 
-    expected = torch.autograd.functional.jacobian(flow, torch.zeros(sum(sizes), dtype=torch.double))
+    rest = torch.zeros(sum(sizes), dtype=torch.double)
+    expected = torch.autograd.functional.jacobian(flow, rest)
     products = dict(jacobian_products(layer, u))
     assert list(products) == list(range(1, T + 1))
     torch.testing.assert_close(products[T], expected)

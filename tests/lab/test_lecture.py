@@ -118,7 +118,8 @@ def test_the_odes_are_those_of_the_layers(name: str) -> None:
     """Right side and Jacobian, the flow, and the gradient that goes back through it to t = 0."""
     system, layer = SYSTEMS[name][0](), SYSTEMS[name][1]().double()
     with torch.no_grad():
-        for symbol, value in {"theta1": THETA1, "b1": B1, "theta2": THETA2, "b2": np.zeros(N)}.items():
+        values = {"theta1": THETA1, "b1": B1, "theta2": THETA2, "b2": np.zeros(N)}
+        for symbol, value in values.items():
             layer.symbols()[symbol].copy_(torch.from_numpy(value))
     x = torch.from_numpy(system.start)[None].requires_grad_()
     slope = layer.field.slope(x)
@@ -163,10 +164,13 @@ def gradient_of_steps(scheme: str, n_steps: int) -> np.ndarray:
     return torch.autograd.grad(L, theta)[0].numpy()
 
 
-def test_theorem_1_the_adjoint_gives_the_gradient_unless_steps_are_too_large() -> None:
+def test_theorem_1_the_adjoint_gives_the_gradient_by_the_weights() -> None:
     assert np.allclose(gradient_by_theta(None), gradient_of_steps("rk4", 400), rtol=1e-8, atol=1e-9)
     assert np.allclose(node().backwards(0.3, lambda a, x: -a @ df(x)), node().adjoint(0.3), atol=1e-7)
-    # The adjoint ODE in Euler steps is not the gradient of Euler's steps; both agree as dt goes to 0.
+
+
+def test_theorem_1_is_broken_by_steps_that_are_too_large() -> None:
+    """The adjoint ODE in Euler steps is not the gradient of Euler's steps; both agree as dt goes to 0."""
     gaps = []
     for n in (8, 800):
         gradient = gradient_by_theta(n)
@@ -174,19 +178,28 @@ def test_theorem_1_the_adjoint_gives_the_gradient_unless_steps_are_too_large() -
     assert gaps[0] > 0.05 > 0.005 > gaps[1]
 
 
-def test_lemma_1_and_theorem_4_hold_for_a_constant_jacobian_alone() -> None:
+def test_lemma_1_for_a_constant_jacobian() -> None:
     system = node(*linear(THETA1))
     assert np.allclose(system.exponential(0.2), system.adjoint(0.2), atol=1e-7)
-    # For these the solution is an ordered exponential, not that of the integral.
-    assert gap(node()) > 0.05
-    system = heavy(*linear(THETA1))
-    assert np.allclose(system.exponential(0.2), system.adjoint(0.2), atol=1e-7)
-    assert gap(heavy()) > 0.02
 
 
 def gap(system: System) -> float:
     adjoint = system.adjoint(0.2)
     return float(np.abs(system.exponential(0.2) - adjoint).max() / np.abs(adjoint).max())
+
+
+def test_lemma_1_is_broken_by_jacobians_that_do_not_commute() -> None:
+    """For these the solution is an ordered exponential, not that of the integral."""
+    assert gap(node()) > 0.05
+
+
+def test_theorem_4_for_a_constant_jacobian() -> None:
+    system = heavy(*linear(THETA1))
+    assert np.allclose(system.exponential(0.2), system.adjoint(0.2), atol=1e-7)
+
+
+def test_theorem_4_is_broken_by_jacobians_that_do_not_commute() -> None:
+    assert gap(heavy()) > 0.02
 
 
 def equation_14(a: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -195,13 +208,18 @@ def equation_14(a: np.ndarray, x: np.ndarray) -> np.ndarray:
     return np.concatenate([-a_m @ df(x[:N]), -a_h + GAMMA * a_m])
 
 
-def test_theorem_2_needs_a_minus_before_its_first_part_and_no_bounded_speed() -> None:
+def test_theorem_2_with_a_minus_before_its_first_part() -> None:
     assert np.allclose(heavy().backwards(0.3, equation_14), heavy().adjoint(0.3), atol=1e-7)
 
+
+def test_theorem_2_as_printed_is_broken() -> None:
     def printed(a: np.ndarray, x: np.ndarray) -> np.ndarray:
         return equation_14(a, x) * np.repeat([-1, 1], N)
 
     assert np.abs(heavy().backwards(0.3, printed) - heavy().adjoint(0.3)).max() > 0.1
+
+
+def test_theorem_2_is_broken_by_a_bounded_speed() -> None:
     system = generalised()
     assert np.abs(system.backwards(0.3, equation_14) - system.adjoint(0.3)).max() > 0.1
     right = system.backwards(0.3, lambda a, x: -a @ system.jacobian(x))
@@ -219,8 +237,11 @@ def equation_15(system: System, t: float) -> np.ndarray:
     return system.along(T, t, np.concatenate([a_m, -a_h + GAMMA * a_m]), second_order)[:N]
 
 
-def test_theorem_3_the_adjoint_is_a_heavy_ball_ode_of_the_same_damping_but_for_a_bounded_speed() -> None:
+def test_theorem_3_the_adjoint_is_a_heavy_ball_ode_of_the_same_damping() -> None:
     assert np.allclose(equation_15(heavy(), 0.3), heavy().adjoint(0.3)[N:], atol=1e-7)
+
+
+def test_theorem_3_is_broken_by_a_bounded_speed() -> None:
     assert np.abs(equation_15(generalised(), 0.3) - generalised().adjoint(0.3)[N:]).max() > 0.1
 
 
@@ -286,13 +307,19 @@ def heavy_ball_of(eigenvalues: np.ndarray, gamma: float) -> np.ndarray:
     return block(TURN @ np.diag(eigenvalues) @ TURN.T, gamma * np.eye(3))
 
 
-def test_stiffness_is_the_root_without_damping_and_where_all_modes_oscillate_alone() -> None:
+def test_stiffness_is_the_root_without_damping() -> None:
     assert stiffness(heavy_ball_of(SPECTRUM, 0.0)) == pytest.approx(np.sqrt(25.0))
-    # For the positive definite A of the lecture S(B) >= sqrt(S(A)); it grows with gamma beyond S(A).
+
+
+def test_stiffness_as_printed_is_broken_by_any_damping() -> None:
+    """For the positive definite A of the lecture S(B) >= sqrt(S(A)); it grows with gamma beyond S(A)."""
     ratios = [stiffness(heavy_ball_of(SPECTRUM, gamma)) for gamma in (0.1, 1.0, 30.0)]
     assert 5.0 < ratios[0] < ratios[1] < ratios[2]
     assert ratios[2] > 25.0
-    # For a negative definite A: while gamma^2 < 4 |lambda|, and not where modes are overdamped.
+
+
+def test_stiffness_is_the_root_where_all_modes_of_a_stable_system_oscillate() -> None:
+    """For a negative definite A: while gamma^2 < 4 |lambda|, and not where modes are overdamped."""
     assert stiffness(heavy_ball_of(-SPECTRUM, 1.9)) == pytest.approx(5.0)
     assert stiffness(heavy_ball_of(-SPECTRUM, 20.0)) > 25.0
 

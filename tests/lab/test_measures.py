@@ -15,8 +15,15 @@ from torch import Tensor, nn
 
 from physml.base.errors import ConfigError
 from physml.data.store import Store
-from physml.lab import measures
-from physml.lab.measures import FunctionEvaluations, GradientByLag, StepSizeAssumption, Stiffness, loss_of
+from physml.lab.measures import (
+    EffectiveSteps,
+    FunctionEvaluations,
+    GradientByLag,
+    StepSizeAssumption,
+    Stiffness,
+    WeightNorms,
+    loss_of,
+)
 from physml.models.sequence.cornn import CoRNN
 from physml.models.sequence.gated import TanhRNN
 from physml.models.sequence.lem import LEM
@@ -65,9 +72,9 @@ def test_weight_norms_are_row_sums_of_matrices_and_entries_of_vectors(task: Addi
         network.layers[0].W[2] = 2.0
         network.layers[0].b[2] = -5.0
     expected = {"weights/W": 7.0, "weights/Wcal": 0.0, "weights/V": 0.0, "weights/b": 5.0}
-    assert measures.WeightNorms().measure(network, task, "cpu") == expected
+    assert WeightNorms().measure(network, task, "cpu") == expected
     two = net(unicornn)
-    norms = measures.WeightNorms().measure(two, task, "cpu")
+    norms = WeightNorms().measure(two, task, "cpu")
     assert set(norms) == {f"weights/{name}_{i}" for name in "wVbc" for i in (1, 2)}
     assert norms["weights/w_2"] == pytest.approx(two.layers[0].layers[1].w.abs().max().item())
 
@@ -94,7 +101,7 @@ def test_steps_of_unicornn_are_dt_times_a_sigmoid_and_those_of_lem_behind_an_enc
     with torch.no_grad():
         network.layers[0].layers[0].c.zero_()
         network.layers[0].layers[1].c.copy_(torch.tensor([-math.log(3), 0.0, math.log(3)]))
-    steps = measures.EffectiveSteps().measure(network, task, "cpu")
+    steps = EffectiveSteps().measure(network, task, "cpu")
     first = dict.fromkeys(("steps/least_1", "steps/mean_1", "steps/greatest_1"), 0.1)
     second = {"steps/least_2": 0.05, "steps/mean_2": 0.1, "steps/greatest_2": 0.15}
     assert steps == pytest.approx(first | second)
@@ -102,7 +109,7 @@ def test_steps_of_unicornn_are_dt_times_a_sigmoid_and_those_of_lem_behind_an_enc
     layer = partial(LEM, d_hidden=H, dt=0.5, state_dropout=0.5, backend="reference")
     network = SequenceModel(layer, d_in=2, d_out=1, readout="last", tokens=False, encoder=2).train()
     before = torch.get_rng_state()
-    steps = measures.EffectiveSteps(n=4).measure(network, task, "cpu")
+    steps = EffectiveSteps(n=4).measure(network, task, "cpu")
     assert torch.equal(torch.get_rng_state(), before) and network.training
     u = network.encoder(next(iter(task.batches("valid", 4))).input)
     assert steps["steps/mean_1"] == pytest.approx(network.layers[0].eval().time_scales(u)[0].mean().item())
@@ -123,7 +130,7 @@ def test_steps_of_lem_are_those_of_its_loop_on_valid_data(task: Adding) -> None:
     for i, steps in enumerate(torch.stack(path, 1), 1):
         numbers = {"least": steps.min(), "mean": steps.mean(), "greatest": steps.max()}
         expected |= {f"steps/{name}_{i}": float(value) for name, value in numbers.items()}
-    assert measures.EffectiveSteps(n=4).measure(network, task, "cpu") == pytest.approx(expected, rel=1e-5)
+    assert EffectiveSteps(n=4).measure(network, task, "cpu") == pytest.approx(expected, rel=1e-5)
 
 
 def norm(parts: dict[str, Tensor]) -> float:
@@ -144,7 +151,8 @@ def test_gradients_by_lag_are_those_of_weights_of_one_step(task: Adding) -> None
     def task_loss(y: Tensor) -> Tensor:
         return (double.readout(y) - target).square().mean()
 
-    norms = [norm(of_step(double.layers[0], u, task_loss, k)) for k in range(1, T + 1)]
+    steps = [of_step(double.layers[0], u, task_loss, k) for k in range(1, T + 1)]
+    norms = [norm(parts) for parts in steps]
     for lag in (0, 2, 5):
         assert by_lag[f"gradient/lag_{lag}"] == pytest.approx(norms[T - 1 - lag])
     assert by_lag["gradient/total"] == pytest.approx(norm(of_step(double.layers[0], u, task_loss, None)))
@@ -194,10 +202,10 @@ def test_stiffness_is_that_of_the_jacobian_where_the_flow_starts(task: Adding) -
 @pytest.mark.parametrize(
     ("measure", "message"),
     [
-        (measures.WeightNorms(), "WeightNorms needs a layer with symbols"),
+        (WeightNorms(), "WeightNorms needs a layer with symbols"),
         (StepSizeAssumption(), "StepSizeAssumption needs one layer of CoRNN; the network has 0"),
         (FunctionEvaluations(), "FunctionEvaluations needs one layer of Field; the network has 0"),
-        (measures.EffectiveSteps(), "EffectiveSteps needs one layer of UnICORNN or LEM; the network has 0"),
+        (EffectiveSteps(), "EffectiveSteps needs one layer of UnICORNN or LEM; the network has 0"),
     ],
 )
 def test_networks_that_a_measure_is_not_for(task: Adding, measure: Any, message: str) -> None:
@@ -210,7 +218,7 @@ def test_a_task_without_valid_items_or_a_loss_at_the_last_step_has_no_measures_o
             return iter(()) if part == "valid" else super().batches(part, size, rng)
 
     bare = NothingHeldOut(length=T, n_eval=10, epoch_steps=2, protocol="clean")
-    for measure in (GradientByLag(), measures.EffectiveSteps()):
+    for measure in (GradientByLag(), EffectiveSteps()):
         refuses(ConfigError, "NothingHeldOut has no valid items", measure.measure, net(lem), bare, "cpu")
     bare.readout = "every"
     batch = next(task.batches("test", 2))

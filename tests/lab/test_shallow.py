@@ -9,7 +9,8 @@ LOW, HIGH = np.array([-2.0, 0.0]), np.array([1.0, 3.0])
 
 def test_it_is_a_matrix_after_an_activation_after_an_affine_map_and_the_identity_off_by_a_cube() -> None:
     network = Shallow(np.array([[1.0, 2.0]]), np.array([0.5]), np.array([[3.0], [-1.0]]))
-    np.testing.assert_allclose(network(np.array([[0.1, 0.2]])), [[3 * np.tanh(1.0), -np.tanh(1.0)]])
+    output = network(np.array([[0.1, 0.2]]))
+    np.testing.assert_allclose(output, [[3 * np.tanh(1.0), -np.tanh(1.0)]])
     x = box(LOW, HIGH, 200, 0)
     for s in (0.5, 0.1):
         assert (np.abs(identity(2, s)(x) - x) <= s**2 * np.abs(x) ** 3 / 3).all()

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from refusals import refuses
 
 from physml.base.errors import InputError
 from physml.lab.simulate.frenkel_kontorova import Network, couplings, layered, one_way
@@ -34,7 +33,8 @@ def test_without_a_force_the_energy_is_kept_and_one_pendulum_has_the_period_of_a
     h = 1e-3
     around = (T[:, None] + h * np.arange(-1, 2)).ravel()
     theta = net.angles(lambda _: np.zeros(3), around, np.array([1.0, -0.5, 0.8])).reshape(-1, 3, 3)
-    momentum = net.mass * (theta[:, 2] - theta[:, 0]) / (2 * h)
+    speed = (theta[:, 2] - theta[:, 0]) / (2 * h)
+    momentum = net.mass * speed
     kinetic = 0.5 * (momentum * np.linalg.solve(net.stiffness, momentum.T).T).sum(1)
     energy = kinetic + (net.mass * (1 - np.cos(theta[:, 1]))).sum(1)
     assert kinetic.max() > 0.5 * energy[0]
@@ -49,10 +49,11 @@ def test_4_8_is_the_same_system_with_the_force_of_y() -> None:
     net = network()
     theta = net.angles(force, T)
     np.testing.assert_allclose(net.oscillator(force, T) @ net.P.T, theta, atol=1e-8)
-    assert np.abs(net.oscillator(lambda t: net.stiffness @ force(t), T) @ net.P.T - theta).max() > 0.5
+    printed = net.oscillator(lambda t: net.stiffness @ force(t), T) @ net.P.T
+    assert np.abs(printed - theta).max() > 0.5
 
 
-def test_masses_in_order_make_the_coupling_one_way_and_those_that_are_alike_do_not() -> None:
+def test_masses_in_order_make_the_coupling_one_way() -> None:
     """Below the diagonal M^-1 C is of the order of epsilon, and so is the distance to (4.9)."""
     W = layered(n_layers=3, width=2, epsilon=0.01, seed=0).P
     np.testing.assert_allclose(np.diag(W), 1)
@@ -60,6 +61,9 @@ def test_masses_in_order_make_the_coupling_one_way_and_those_that_are_alike_do_n
     assert 0 < np.abs(np.tril(W, -1)).max() <= 0.01
     far, near = one_way(epsilon=np.array([1e-2, 1e-3]), n_layers=3, width=2, t_end=4, seed=0)["y"]
     assert far / near == pytest.approx(10, rel=0.1)
+
+
+def test_masses_that_are_alike_do_not() -> None:
     assert one_way(epsilon=np.ones(1), n_layers=3, width=2, t_end=4, seed=0)["y"] > 0.2
 
 
@@ -72,4 +76,5 @@ def test_masses_in_order_make_the_coupling_one_way_and_those_that_are_alike_do_n
     ],
 )
 def test_what_is_refused(mass: np.ndarray, coupling: np.ndarray, message: str) -> None:
-    refuses(InputError, message, Network, mass, np.ones(2), coupling)
+    with pytest.raises(InputError, match=message):
+        Network(mass, np.ones(2), coupling)

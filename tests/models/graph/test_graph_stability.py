@@ -92,7 +92,8 @@ def test_the_ode_is_that_of_graphcon(activation: str, sigma: Slope) -> None:
 def balance(A: np.ndarray, alpha: float, factor: float, seed: int) -> float:
     """(7.19) at t = 3, left over right side, with this factor before its coupling terms."""
     v, h, t_end = len(A), 0.005, 3.0
-    start = np.random.default_rng(seed).standard_normal(2 * v)
+    rng = np.random.default_rng(seed)
+    start = rng.standard_normal(2 * v)
     slope = graphcon_slope(A, alpha, lambda x: x)
     path = solved(lambda _, x: slope(x), start, t_end, h)
     X, Y = path[:, :v], path[:, v:]
@@ -103,7 +104,8 @@ def balance(A: np.ndarray, alpha: float, factor: float, seed: int) -> float:
 
     left = (Y[-1] ** 2).sum() + factor * coupled[-1]
     at_start = ((Y[0] ** 2).sum() + factor * coupled[0]) * decay[0]
-    return float(left / (at_start + factor * simpson((2 * alpha * coupled + crossed) * decay, dx=h)))
+    grows = factor * simpson((2 * alpha * coupled + crossed) * decay, dx=h)
+    return float(left / (at_start + grows))
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.7])
@@ -111,7 +113,8 @@ def balance(A: np.ndarray, alpha: float, factor: float, seed: int) -> float:
 def test_7_2_5_holds_with_half_of_its_coupling_terms(matrix: Slope, alpha: float) -> None:
     """(7.22) sums (A_ij + A_ji) / 2 where (7.21) gives a quarter of it, as in Proposition 7.2.1."""
     for seed in range(3):
-        assert balance(matrix(connected(7, seed)), alpha, 0.5, seed) == pytest.approx(1, abs=1e-6)
+        A = matrix(connected(7, seed))
+        assert balance(A, alpha, 0.5, seed) == pytest.approx(1, abs=1e-6)
 
 
 def test_7_2_5_as_printed_is_broken() -> None:
@@ -127,15 +130,24 @@ def graphcon(A: np.ndarray, alpha: float, c: float, t_end: float) -> np.ndarray:
     return solved(lambda _, x: slope(x), start, t_end, 0.02)[:, :v]
 
 
-def test_7_2_4_a_positive_constant_alone_is_steady_and_not_exponentially_stable() -> None:
+def dirichlet(links: np.ndarray, X: np.ndarray) -> np.ndarray:
+    return np.array([differences(links, x) for x in X])
+
+
+def test_7_2_4_a_positive_constant_is_steady_and_not_exponentially_stable() -> None:
     """A shift of all nodes is another steady state: a small one stays for ever."""
-    A = row_stochastic(connected(8, 0))
+    links = connected(8, 0)
+    A = row_stochastic(links)
     c = np.full(8, 2.0)
     np.testing.assert_allclose(graphcon_slope(A, 0.8)(np.append(c, 0 * c)), 0, atol=1e-12)
     X = graphcon(A, 0.8, 2.0, 80.0)
     assert np.ptp(X[-1]) < 1e-3 < 0.01 < abs(X[-1].mean() - 2.0)
-    # They are no steady states of ReLU: all features leave them.
-    assert graphcon(row_stochastic(connected(8, 0)), 0.8, -2.0, 40.0)[-1].min() > -0.1
+
+
+def test_7_2_4_is_broken_for_negative_constants() -> None:
+    """They are no steady states of ReLU: all features leave them."""
+    X = graphcon(row_stochastic(connected(8, 0)), 0.8, -2.0, 40.0)
+    assert X[-1].min() > -0.1
 
 
 def test_7_2_3_only_if_is_broken() -> None:
@@ -146,7 +158,7 @@ def test_7_2_3_only_if_is_broken() -> None:
     """
     links = connected(8, 0)
     for A in (symmetric_stochastic(links), row_stochastic(links)):
-        energy = np.array([differences(links, x) for x in graphcon(A, 0.8, 2.0, 80.0)])
+        energy = dirichlet(links, graphcon(A, 0.8, 2.0, 80.0))
         assert energy[4000] < 1e-3 * energy[2000] < 1e-6 * energy[0]
         slopes = np.diff(np.log(np.maximum.accumulate(energy[::-1])[::-1][1000:4000:500]))
         np.testing.assert_allclose(slopes, slopes.mean(), rtol=0.3)  # a straight line of its logarithm
@@ -164,11 +176,14 @@ def test_8_2_4_with_every_node_on_one_path(seed: int, v: int) -> None:
         assert (values**2).sum() <= bound * (1 + 1e-9)
 
 
-def test_8_2_4_as_printed_is_broken_by_a_path_and_needs_a_node_at_zero() -> None:
+def test_8_2_4_as_printed_is_broken_by_a_path() -> None:
     """It counts an edge for at most as many nodes as the greatest degree. Y_i = i on a path of 40 nodes."""
     links, y = path_graph(40), np.arange(40.0)
     printed = links.sum(1).max() * eccentricity(links) * differences(links, y)
     assert (y**2).sum() > 3 * printed
+
+
+def test_8_2_4_needs_a_node_at_zero() -> None:
     links = connected(6, 0)
     assert differences(links, np.ones(6)) == 0 < (np.ones(6) ** 2).sum()
 
@@ -213,7 +228,8 @@ def test_8_2_3_without_gates_constants_are_exponentially_stable(seed: int, v: in
     """With the rate of (8.17) for the constant of 8.2.4 that holds."""
     links = connected(v, seed)
     A = symmetric_stochastic(links)
-    size = ((gated(A, links, 0, perturbed(links, 0.1), 20.0, 0.1) - 1) ** 2).sum(1)
+    X = gated(A, links, 0, perturbed(links, 0.1), 20.0, 0.1)
+    size = ((X - 1) ** 2).sum(1)
     rate = A[links > 0].min() / ((v - 1) / 2 * eccentricity(links))
     assert (size <= size[0] * np.exp(-rate * 0.1 * np.arange(len(size))) * (1 + 1e-4)).all()
 
@@ -238,7 +254,7 @@ def test_8_2_3_is_broken_without_a_node_that_is_held() -> None:
     A = symmetric_stochastic(links)
     slope = gated_slope(A, links, 0)
     X = solved(lambda _, X: slope(X), perturbed(links, 0.1) + 0.05, 60.0, 0.1)
-    energy = np.array([differences(links, x) for x in X])
+    energy = dirichlet(links, X)
     assert energy[600] < 1e-3 * energy[300] < 1e-6 * energy[0]
     assert abs(X[-1].mean() - 1) > 0.01
 
