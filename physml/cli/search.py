@@ -18,7 +18,9 @@ def add(commands: Any) -> None:
         help="experiments that name a search: lem/fitzhugh_nagumo-cornn, 'sequence/recall-*', "
         "./study.yaml:ROW",
     )
-    search.add_argument("--missing", action="store_true", help="leave out those that are done")
+    search.add_argument(
+        "--missing", action="store_true", help="leave out searches, or repeats, that are done"
+    )
     search.add_argument("--plan", action="store_true", help="show stages, runs and hours, and stop")
     search.add_argument(
         "--picture",
@@ -47,7 +49,7 @@ def add(commands: Any) -> None:
 def _run(options: argparse.Namespace) -> int:
     from physml.search.spec import load_search, named
 
-    options.ids = named(options.ids, missing=options.missing)
+    options.ids = named(options.ids, missing=options.missing and not options.repeat)
     if not options.ids:
         print("all searches are done")
         return 0
@@ -74,6 +76,7 @@ def _one(name: str, options: argparse.Namespace) -> int:
         max_hours=options.max_hours,
         verify=options.verify or "bytes",
         repeats=options.repeat,
+        missing=options.missing,
         storage=options.storage,
     )
 
@@ -94,7 +97,9 @@ def _plan(name: str, options: argparse.Namespace) -> int:
     from physml.queue.engines import session
     from physml.search import plan as search_plan
 
-    planned = search_plan.plan(name, verify=options.verify or "bytes", repeats=options.repeat)
+    planned = search_plan.plan(
+        name, verify=options.verify or "bytes", repeats=options.repeat, missing=options.missing
+    )
     rows = [Line(("runs", "done", "hours", name))]
     for stage in planned:
         hours = "" if stage.hours is None else f"{stage.hours:.2f}"

@@ -36,13 +36,13 @@ class StagePlan:
         return None if self.hours_each is None else (self.runs - self.done) * self.hours_each
 
 
-def plan(name: str, *, verify: str = "bytes", repeats: int = 0) -> list[StagePlan]:
-    """Each stage of a search, or of each of its repeats, and the final runs of a repeat."""
+def plan(name: str, *, verify: str = "bytes", repeats: int = 0, missing: bool = False) -> list[StagePlan]:
+    """Each stage of a search, or of each of its repeats (`missing`: that is to do), and its final runs."""
     spec = load_search(name)
     if not repeats:
         return _plan(StagedSearch(spec, verify))
     planned = []
-    for repeat in range(1, repeats + 1):
+    for repeat in spec.repeats_to_do(repeats, missing=missing):
         search = StagedSearch(spec, verify, repeat)
         stages = _plan(search)
         ended = search.running == len(search.stages)

@@ -20,7 +20,7 @@ from physml.config.overrides import GROUPS
 from physml.config.search_schema import Search
 from physml.config.studies import Found
 from physml.queue.planning import at_places
-from physml.records.searches import is_done, recorded
+from physml.records.searches import is_done, recorded, repeat_id
 from physml.report.table import spec as tables
 from physml.report.table.spec import natural
 from physml.run.spec import RunSpec, checked_specs
@@ -72,6 +72,12 @@ class SearchSpec(Search):
         content = recorded(self.id)
         alike = content and content["design"] == DESIGN and content["search"] == self.described
         return content if alike else None
+
+    def repeats_to_do(self, most: int, *, missing: bool) -> list[int]:
+        """Numbers of the repeats 1 to `most`; `missing`: without those made as the study is now."""
+        results = [recorded(repeat_id(self.id, number)) for number in range(1, most + 1)]
+        ended = [content and content["final"] and content["search"] == self.described for content in results]
+        return [number for number, done in enumerate(ended, 1) if not (missing and done)]
 
     @property
     def granted(self) -> int:

@@ -49,12 +49,14 @@ def carry_out(
     max_hours: float | None = None,
     verify: str = "bytes",
     repeats: int = 0,
+    missing: bool = False,
     storage: str | None = None,
 ) -> int:
     """Make a search, write all trials to results/search, and the best beside the study.
 
     Args:
         repeats: Repeat it so often with other points instead; the settings of the row stay.
+        missing: Leave out the repeats whose results there are.
         storage: Place of the copy of the trials, as `TrialStore` takes it.
 
     Returns the exit code: 1 if a run failed, 2 for bad input, 75 if runs lack a result otherwise.
@@ -62,9 +64,10 @@ def carry_out(
     spec = load_search(name)
     in_this_checkout(spec.experiment)
     optuna_module()  # refused before any run where it is not installed
-    searches = [StagedSearch(spec, verify, repeat) for repeat in range(1, repeats + 1)]
+    numbers = spec.repeats_to_do(repeats, missing=missing) if repeats else [0]
     until = None if max_hours is None else time.monotonic() + 3600 * max_hours
-    for search in searches or [StagedSearch(spec, verify)]:
+    for number in numbers:
+        search = StagedSearch(spec, verify, number)
         search.check(run=True)
         trainer = Trainer(search, jobs, until, TrialStore(search.id, spec.better, storage))
         try:

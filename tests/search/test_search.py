@@ -333,9 +333,15 @@ def test_repeats_have_files_of_their_own_and_show_the_spread(conf, simulate, cap
     assert str(spread) in capsys.readouterr().out
     total = len(runs.records)
     assert carried_out(repeats=3) == 0 and len(runs.records) == total
+    runs.records.clear()  # as in a new clone, which has the results without the runs of the trials
+    assert main.main(["search", LSTM, "--repeat", "3", "--missing"]) == 0 and not runs.records
+    assert str(spread) in capsys.readouterr().out
+    assert not search_plan.plan(LSTM, repeats=3, missing=True)
     other = repeats[2] | {"search": repeats[2]["search"] | {"trials": 5}}
     search_results.results_path(f"{ID}-repeat3").write_text(json.dumps(other))
     assert search_results.spread_of_search(ID).values == tuple(means[:2])  # the third was another search
+    assert carried_out(repeats=3, missing=True) == 0
+    assert runs.records and all(f"{ID}-repeat3/" in label for label in runs.records)
 
 
 def test_a_plan_has_stages_trials_and_hours(conf, monkeypatch):
