@@ -43,8 +43,9 @@ def content_of_file(ident: str) -> Content | None:
 def _read(path: Path) -> Content:
     try:
         content = converted(opened.read_json(path, opened.LARGE))
-        for row in (*content["trials"], *filter(None, [content["best"]])):
-            numbers = [row["value"], *row.get("means", ())]
+        best = {"means": ()} | content["best"] if content["best"] else None
+        for row in (*content["trials"], *filter(None, [best])):
+            numbers = [row["value"], *row["means"]]
             if not all(number is None or isinstance(number, int | float) for number in numbers):
                 raise ValueError(f"trial {row['trial']} has a value that is no number")
         return content

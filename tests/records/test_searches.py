@@ -12,13 +12,25 @@ TINY = {"metric": "rmse", "better": "lower", "trials": 2, "seed": 1000, "trial":
 TINY |= {"space": {"optim.lr": {"low": 1.0e-3, "high": 5.0e-2, "log": True}}}
 
 
-@pytest.mark.parametrize("wrong", ["[" * 100_000, "\xff", '{"search": 1}', None])
+ROW = {"trial": 0, "point": {"a": 1}, "value": "0.5", "status": "finished"}
+LATER = {"search": TINY, "rounds": [], "best": None, "trials": [ROW | {"value": 0.5}]}  # without means
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "[" * 100_000,
+        "\xff",
+        '{"search": 1}',
+        json.dumps({"search": TINY, "trials": [ROW]}),
+        json.dumps(LATER),
+    ],
+)
 def test_damaged_results_are_one_line(wrong, tmp_path, monkeypatch):
     monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
     path = results.results_path("s")
     path.parent.mkdir()
-    rows = [{"trial": 0, "point": {"a": 1}, "value": "0.5", "status": "finished"}]
-    path.write_text(wrong or json.dumps({"search": TINY, "trials": rows}), encoding="latin-1")
+    path.write_text(wrong, encoding="latin-1")
     with pytest.raises(RecordError, match=r"s\.json is not the file of a search"):
         results.state_text("s")
 

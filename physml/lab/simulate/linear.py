@@ -85,7 +85,7 @@ def spectrum(*, part: str, beta: float, gamma: float, units: int, scale: float, 
     :math:`(1 - \beta)\lambda(M^{sym}) - \gamma` with the least and the greatest eigenvalue of
     :math:`M^{sym} = \tfrac12(M + M^T)`; "twice", with :math:`2(1 - \beta)` in its place, as S is written.
 
-    Shapes: x, y (units,), the real and the imaginary part; of lines (5,), with a gap.
+    Shapes: x, y (units,), the real and the imaginary part, in the order of both; of lines (5,), with a gap.
     """
     one_of("part", part, ("eigenvalues", "printed", "twice"))
     positive("scale", scale)
@@ -94,6 +94,8 @@ def spectrum(*, part: str, beta: float, gamma: float, units: int, scale: float, 
     M = np.random.default_rng(seed).normal(0.0, scale * units**-0.5, (units, units))
     eigenvalues = np.linalg.eigvals(symmetric_skew(M, beta, gamma))
     if part == "eigenvalues":
+        rounded = eigenvalues.round(6)  # so that the order is the same on every processor
+        eigenvalues = eigenvalues[np.lexsort((rounded.imag, rounded.real))]
         return {"x": eigenvalues.real, "y": eigenvalues.imag}
     symmetric = np.linalg.eigvalsh((M + M.T) / 2)
     low, high = (1 if part == "printed" else 2) * (1 - beta) * symmetric[[0, -1]] - gamma

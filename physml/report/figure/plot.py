@@ -160,7 +160,8 @@ def _draw_curves(
     values = [curve.values for curve in curves if curve.values is not None]
     edges = histogram_edges(np.concatenate(values), spec) if values else None
     drawn = [curve for curve in curves if curve.drawn]
-    dots = [curve.label for curve in drawn if curve.line == "dots"]
+    dots = {curve.label: len(curve.x) for curve in drawn if curve.line == "dots" and curve.x is not None}
+    whole = [label for label, points in dots.items() if points == max(dots.values())]
     for i, curve in enumerate(drawn):
         look = looks[curve.label]
         if curve.values is not None and edges is not None:
@@ -168,10 +169,11 @@ def _draw_curves(
         elif spec.kind == "points":
             _points(axes, curve, look, DODGE * (i - (len(drawn) - 1) / 2))
         elif curve.label in dots:
-            # Those that stand out lie on the others; of more than two each is smaller than those below it.
-            size = 6.0 if curve.label == dots[0] else 9.0
-            if len(dots) > 2:
-                size = 14.0 - 9.0 * dots.index(curve.label) / (len(dots) - 1)
+            # Those that stand out lie on the others; of three that have as many points each is smaller than
+            # those below it.
+            size = 6.0 if curve.label == next(iter(dots)) else 9.0
+            if curve.label in whole and len(whole) > 2:
+                size = 14.0 - 9.0 * whole.index(curve.label) / (len(whole) - 1)
             assert curve.x is not None and curve.y is not None
             look_of = look.line() | look.marks(size) | {"linestyle": "none"}
             axes.plot(curve.x, curve.y, label=curve.label, **look_of)

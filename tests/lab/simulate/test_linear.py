@@ -67,6 +67,7 @@ def test_real_parts_lie_between_the_lines_with_a_factor_of_two(beta: float, gamm
     low, _, _, high, _ = parts("twice", beta, gamma)
     real = parts("eigenvalues", beta, gamma)
     assert low - 1e-9 <= real.min() and real.max() <= high + 1e-9
+    assert (np.diff(real.round(6)) >= 0).all()  # in an order that LAPACK has no part in
 
 
 def test_proposition_1_of_the_talk_as_printed_is_broken_by_beta_of_a_half() -> None:

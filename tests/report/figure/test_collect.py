@@ -261,6 +261,8 @@ def test_arrays_are_drawn_one_against_another(tmp_path: Path) -> None:
     assert ([*curve.x], [*curve.low], [*curve.high]) == ([2.0], [0.3], [0.7])
     np.savez(tmp_path / "b.npz", step=np.array([3.0]), error=np.array([0.1]))
     assert state_lines(made(runs, two)) == ["p, A: 2/2, failed: the runs have no step in common"]
+    again = spec(kind="arrays", metric=None, seeds=[0, 1], panels=panel(series, series | {"label": "B"}))
+    assert state_lines(made(runs, again))[1] == "p, B: 2/2, failed, as above"
     with pytest.raises(ConfigError, match="kind arrays needs an over"):
         spec(kind="arrays", metric=None, panels=panel({**series, "over": None}))
 
