@@ -212,14 +212,14 @@ def mean_curve(curve: Curve, paths: list[tuple[np.ndarray, np.ndarray]]) -> Curv
 def state_lines(figure: Figure) -> list[str]:
     """One line per curve: panel, label, runs, state; and where runs end, if one may end before another."""
     lines = list(rank_lines(figure.ranking)) if figure.ranking else []
-    told: set[str] = set()  # reasons
+    known: set[str] = set()  # reasons
     for panel, curves in figure.panels:
         for curve in curves:
             runs = f"{curve.done}/{curve.wanted}, " if curve.wanted else ""
             ends = ", ".join(f"{values[-1]:.2g} at step {steps[-1]:.0f}" for steps, values in curve.each)
             reason = curve.state.reason
-            state = f"{curve.state.word}, as above" if reason in told else str(curve.state)
-            told |= {reason} if reason else set()
+            state = f"{curve.state.word}, as above" if reason in known else str(curve.state)
+            known |= {reason} if reason else set()
             line = f"{panel.title}, {curve.label}: {runs}{state}"
             lines.append(f"{line}; ends with {ends}" if ends else line)
     return lines
