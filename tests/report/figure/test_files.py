@@ -84,8 +84,8 @@ def test_lines_differ_in_colour_dashes_and_markers_and_no_series_of_points_hides
     axes = draw(figure(*(line(name, line="dots") for name in "ABCD"))).axes[0]
     sizes = [curve.get_markersize() for curve in axes.lines if curve.get_label() in "ABCD"]
     assert sizes == [14.0, 11.0, 8.0, 5.0]
-    single = {"x": np.array([1.0]), "y": np.array([2.0])}  # points that stand out
-    axes = draw(figure(line("A", line="dots"), *(line(name, line="dots", **single) for name in "BCD"))).axes[0]
+    few = {"x": np.array([1.0]), "y": np.array([2.0])}  # points that stand out
+    axes = draw(figure(line("A", line="dots"), *(line(name, line="dots", **few) for name in "BCD"))).axes[0]
     sizes = [curve.get_markersize() for curve in axes.lines if curve.get_label() in "ABCD"]
     assert sizes == [6.0, 9.0, 9.0, 9.0]
 
