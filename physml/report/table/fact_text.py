@@ -100,7 +100,7 @@ def fact_lines(table: Table) -> list[str]:
         lines.append(f"Device: {', '.join(facts.devices)}" + (f" ({extra})" if extra else ""))
     if facts.dates:
         lines.append(", ".join(filter(None, [f"Trained: {' to '.join(facts.dates)}", hours_text(facts)])))
-    if searched := list(searched_here(facts.provenance)):
+    if not table.own and (searched := list(settled_here(facts.provenance))):
         lines.append(f"Settings not published, searched or chosen here: {', '.join(searched)}")
     lines += [f"Short budget: {short}" for short in facts.shorts]
     lines += [f"Data of {note}" for note in facts.notes]
@@ -120,12 +120,12 @@ def rule_lines(table: Table) -> Iterator[str]:
     yield from rank_rules(table.ranking)
 
 
-def searched_here(provenance: Mapping[str, str]) -> Iterator[str]:
+def settled_here(provenance: Mapping[str, str]) -> Iterator[str]:
     """Those with settings that were searched or chosen here; `g2/film-*` where all of three or more are."""
     for study, group in groupby(sorted(provenance), key=lambda name: name.partition("-")[0]):
         names = list(group)
-        searched = [name for name in names if provenance[name] == "searched-here"]
-        yield from [f"{study}-*"] if len(names) > 2 and searched == names else searched
+        ours = [name for name in names if provenance[name] in ("searched-here", "own")]
+        yield from [f"{study}-*"] if len(names) > 2 and ours == names else ours
 
 
 def margin_text(margin: Margin, unit: str) -> str:

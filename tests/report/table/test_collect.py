@@ -26,7 +26,7 @@ from physml.records.searches import SearchSpread
 from physml.report.table import spec as tables
 from physml.report.table import typed
 from physml.report.table.collect import collect, table_state
-from physml.report.table.fact_text import fact_lines, search_lines, searched_here
+from physml.report.table.fact_text import fact_lines, search_lines, settled_here
 from physml.report.table.spec import Column, TableSpec
 from physml.report.text.document import FORMS, Grid, write
 from physml.report.view.finding import finding_text
@@ -365,7 +365,8 @@ def test_searched_rows_are_named_together_and_repeats_beside_them(monkeypatch: p
         assert "agrees ± 1.000 (best" in on_terminal(document(table), 260, long=long)
     searched = ("g2/texas-gcn", "g2/texas-gat", "g2/texas-mlp", "g2/film-a", "g2/film-b", "x/y")
     provenance = dict.fromkeys(searched, "searched-here") | {"g2/film-c": "official-code"}
-    assert list(searched_here(provenance)) == ["g2/film-a", "g2/film-b", "g2/texas-*", "x/y"]
+    provenance["x/z"] = "own"
+    assert list(settled_here(provenance)) == ["g2/film-a", "g2/film-b", "g2/texas-*", "x/y", "x/z"]
 
 
 def test_paired_seeds_and_splits() -> None:
