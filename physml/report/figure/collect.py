@@ -218,7 +218,8 @@ def state_lines(figure: Figure) -> list[str]:
             runs = f"{curve.done}/{curve.wanted}, " if curve.wanted else ""
             ends = ", ".join(f"{values[-1]:.2g} at step {steps[-1]:.0f}" for steps, values in curve.each)
             reason = curve.state.reason
-            state = f"{curve.state.word}, as above" if reason in known else str(curve.state)
+            again = reason in known and curve.state.word in ("blocked", "failed")
+            state = f"{curve.state.word}, as above" if again else str(curve.state)
             known |= {reason} if reason else set()
             line = f"{panel.title}, {curve.label}: {runs}{state}"
             lines.append(f"{line}; ends with {ends}" if ends else line)
