@@ -53,8 +53,10 @@ class TrialStore:
             storage = self._opened()
             study = self._study(storage)
             kept = study.get_trials(deepcopy=False)
-            if len(kept) > len(trials) or any(_differs(*pair) for pair in zip(kept, trials, strict=False)):
-                print(f"{self.place}: made again, since it differed from the records", flush=True)
+            differing = [pair for pair in zip(kept, trials, strict=False) if _differs(*pair)]
+            if differing or len(kept) > len(trials):
+                if len(kept) > len(trials) or not all(_goes_on(*pair) for pair in differing):
+                    print(f"{self.place}: made again, since it differed from the records", flush=True)
                 optuna_module().delete_study(study_name=self.name, storage=storage)
                 study, kept = self._study(storage), []
             for old, new in zip(kept, trials, strict=False):
@@ -126,6 +128,11 @@ def _differs(old: Any, new: Any) -> bool:
         for trial, values in ((old, old.intermediate_values), (new, means))
     )
     return ended or kept != records
+
+
+def _goes_on(old: Any, new: Any) -> bool:
+    """True for a pruned trial that a later round ranks again; a study cannot take it up."""
+    return old.state.name == "PRUNED" and old.params == new.params
 
 
 # ---------------------------------------------------------------------------- storages

@@ -66,6 +66,11 @@ def test_the_study_has_what_the_records_say_and_follows_them(place, tmp_path, ca
     study = study_of(storage)
     assert study.best_trial.number == 3 and len(study.trials) == 5
     assert study.trials[3].intermediate_values == {0: 2.0, 1: 1.5}
+    again = ("finished", [9.0, 1.0], 1.0)  # the pruned trial, which a later round took up
+    assert after[1][0] == "pruned"
+    for row in (("waiting", [9.0], None), again):
+        copy.update(content([after[0], row, *after[2:]]))
+    assert [study_of(storage).trials[i].state.name for i in (1, 4)] == ["COMPLETE", "RUNNING"]
     assert capsys.readouterr().out == ""
 
 
