@@ -122,9 +122,9 @@ def _lacking(spec: TableSpec, row: Row, columns: Sequence[Column], of: Mapping[s
     def reason(column: Column) -> str | None:
         cell = spec.cell(row, column)
         runs = of.get(cell.experiment or "")
-        if runs is None or not (done := len(runs.values(column))):
+        if runs is None or not (runs.diverged or runs.values(column)):
             return "not run"
-        if done < len(runs.places):
+        if (done := len(runs.values(column))) < len(runs.places):
             return f"{done}/{len(runs.places)} runs"
         return incomparable(column, cell, runs)
 

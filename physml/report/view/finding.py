@@ -176,6 +176,9 @@ class Coverage:
             text += f", n = {min(counts)} to {max(counts)}"
             if self.enough < len(self.trained):
                 text += f" (at least {N_FOR_VERDICT} in {self.enough})"
+        states = [cell.state for cell in self.cells if not cell.summary]
+        if lost := sum(state.word == "diverged" and state.done == state.wanted for state in states):
+            text += f"; in {lost} more all runs diverged"
         facts = self.table.facts
         if hours := hours_text(facts):
             text += f"; {hours}"

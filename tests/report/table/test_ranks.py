@@ -103,6 +103,8 @@ def test_a_row_needs_all_comparable_runs_and_those_that_lack_them_are_named_toge
     assert ranked.left_out == {"A": "3/4 runs on Q", "B": "substitute data on R"}
     assert ranked.ranks is None and list(ranked.rows) == ["C", "D"]
     assert ranking(records(("A", "B", "C"))).left_out == {"D": "not run on P, Q, R, S, T"}
+    lost = [r | ({"status": "diverged"} if r["experiment"] == "t/A-q" else {}) for r in records()]
+    assert ranking(lost).left_out == {"A": "0/4 runs on Q"}
     few = [r for r in records() if r["experiment"] not in ("t/A-q", "t/C-q", "t/D-r")]
     lines = [text for block in document(made(few)).long if isinstance(block, Lines) for text in block.lines]
     (line,) = (text for text in lines if text.startswith("Without a rank"))

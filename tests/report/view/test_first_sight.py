@@ -146,6 +146,8 @@ def test_what_stands_below_and_a_table_that_was_not_run_has_its_printed_numbers(
     (grid,) = View(table).grids()
     assert lines(grid)[-1] == ["none", "3.0 ± 0.1", "3.0 ± 0.1"]
     assert Coverage(table).text() == "0 of 8 printed cells trained"
+    lost = [record("t/a", seed, status="diverged") for seed in range(3)]
+    assert Coverage(made(lost)).text() == "0 of 8 printed cells trained; in 2 more all runs diverged"
 
 
 def test_a_file_does_not_depend_on_the_machine() -> None:
