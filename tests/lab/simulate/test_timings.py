@@ -44,7 +44,9 @@ def test_the_figure_says_what_to_do_where_nothing_is_measured_and_draws_what_is(
     assert all(line.endswith(": measured") for line in lines), "in the checkout"
     monkeypatch.setattr("physml.base.paths.OWN_RESULTS", results.parent)
     blocked = figures.collect(figure, {}, [])
-    assert all("`python -m scripts.bench.layers` writes it" in line for line in figures.state_lines(blocked))
+    first, *others = figures.state_lines(blocked)
+    assert "`python -m scripts.bench.layers` writes it" in first
+    assert all(line.endswith(": blocked, as above") for line in others)
     times = {name: {"ms": 10.0 * k} for k, name in enumerate(layers.LAYERS, 1)}
     file = results / f"{panel.arguments['file']}.json"
     file.parent.mkdir()
