@@ -169,8 +169,8 @@ def _draw_curves(
         elif spec.kind == "points":
             _points(axes, curve, look, DODGE * (i - (len(drawn) - 1) / 2))
         elif curve.label in dots:
-            # Those that stand out lie on the others; of three or more that have as many points, each is smaller
-            # than those below it.
+            # Those that stand out lie on the others; of three or more that have as many points
+            # each is smaller than those below it.
             size = 6.0 if curve.label == next(iter(dots)) else 9.0
             if curve.label in whole and len(whole) > 2:
                 size = 14.0 - 9.0 * whole.index(curve.label) / (len(whole) - 1)
