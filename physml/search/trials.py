@@ -139,12 +139,20 @@ def _final(search: SearchTrials) -> Content | None:
     if not values or not all(search.record(spec) for spec in search.finals):
         return None
     sd = statistics.stdev(values) if len(values) > 1 else None
+    records = filter(None, map(search.record, search.finals))
+    ended = [
+        {key: value for key, value in scores_of(record).items() if key.startswith("test/") and value is not None}
+        for record in records
+        if record["status"] == "finished"
+    ]
+    metrics = sorted(set.intersection(*map(set, ended)))
     return {
         "metric": search.spec.metric,
         "mean": statistics.fmean(values),
         "sd": sd,
         "values": values,
         "runs": len(scores),
+        "means": {metric: statistics.fmean(score[metric] for score in ended) for metric in metrics},
     }
 
 

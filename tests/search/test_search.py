@@ -328,6 +328,7 @@ def test_repeats_have_files_of_their_own_and_show_the_spread(conf, simulate, cap
     assert len([label for label in runs.records if "/final" in label]) == 3 * len(seeds)
     spread = search_results.spread_of_search(ID)
     means = [repeat["final"]["mean"] for repeat in repeats]
+    assert [repeat["final"]["means"]["test/rmse"] for repeat in repeats] == means
     assert spread.values == tuple(means) and spread.best == min(means) and spread.worst == max(means)
     assert spread.sd == pytest.approx(statistics.stdev(means))
     assert str(spread) in capsys.readouterr().out
@@ -337,6 +338,12 @@ def test_repeats_have_files_of_their_own_and_show_the_spread(conf, simulate, cap
     assert main.main(["search", LSTM, "--repeat", "3", "--missing"]) == 0 and not runs.records
     assert str(spread) in capsys.readouterr().out
     assert not search_plan.plan(LSTM, repeats=3, missing=True)
+    for i, repeat in enumerate(repeats[:2], 1):  # columns of other metrics of the runs know the spread too
+        repeat["final"]["means"]["test/accuracy"] = 0.5 + 0.1 * i
+        search_results.results_path(f"{ID}-repeat{i}").write_text(json.dumps(repeat))
+    another = search_results.spread_of_search(ID, "accuracy", "higher")
+    assert another == search_results.SearchSpread("accuracy", "higher", (0.6, 0.7))
+    assert search_results.spread_of_search(ID, "roc_auc", "higher") is None
     other = repeats[2] | {"search": repeats[2]["search"] | {"trials": 5}}
     search_results.results_path(f"{ID}-repeat3").write_text(json.dumps(other))
     assert search_results.spread_of_search(ID).values == tuple(means[:2])  # the third was another search

@@ -82,9 +82,9 @@ class Runs:
         about = self.first.get("provenance") or {}
         if about.get("kind") != "searched-here" or not about.get("search"):
             return None
-        spread = spread_of_search(Path(about["search"]).stem)
-        alike = spread and column.metric == f"test/{spread.metric}"
-        return spread.scaled(column.scale) if spread and alike else None
+        part, _, metric = column.metric.partition("/")
+        spread = spread_of_search(Path(about["search"]).stem, metric, column.better) if part == "test" else None
+        return spread.scaled(column.scale) if spread else None
 
     @property
     def test_to_train(self) -> float | None:

@@ -356,7 +356,8 @@ def test_a_claim_that_names_an_amount_is_tested_on_it() -> None:
 def test_searched_rows_are_named_together_and_repeats_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
     # In the unit of the column, and only for settings that the search found.
     spread = SearchSpread("rmse", "lower", (0.01, 0.02, 0.03))
-    monkeypatch.setattr("physml.report.table.runs.spread_of_search", {"toy-agrees": spread}.get)
+    spreads = {("toy-agrees", "rmse", "lower"): spread}
+    monkeypatch.setattr("physml.report.table.runs.spread_of_search", lambda *search: spreads.get(search))
     provenance = {"kind": "searched-here", "search": "results/search/toy-agrees.json"}
     table = collected(runs("agrees", *[0.02] * 3, provenance=provenance) + runs("worse", *[0.03] * 3))
     (note,) = search_lines(table)
