@@ -46,8 +46,8 @@ class SearchSpec(Search):
     def sampler_seed(self, repeat: int) -> int:
         """Seed of the points: differs between rows, data sets and repeats, so that they share no luck.
 
-        Studies of one task config and one data set share the seeds of equal rows: else recorded searches would
-        be others.
+        Studies of one task config and data set share the seeds of equal rows: else recorded searches would be
+        others.
         """
         study, row = studies.row_of(self.experiment, CONF)
         content = studies.load(study, CONF)

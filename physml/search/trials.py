@@ -140,19 +140,19 @@ def _final(search: SearchTrials) -> Content | None:
         return None
     sd = statistics.stdev(values) if len(values) > 1 else None
     records = filter(None, map(search.record, search.finals))
-    ended = [
-        {key: value for key, value in scores_of(record).items() if key.startswith("test/") and value is not None}
-        for record in records
-        if record["status"] == "finished"
-    ]
-    metrics = sorted(set.intersection(*map(set, ended)))
+    ended = [scores_of(record) for record in records if record["status"] == "finished"]
+    columns = {
+        metric: [number for score in ended if (number := score.get(metric)) is not None]
+        for metric in sorted(ended[0])
+        if metric.startswith("test/")
+    }
     return {
         "metric": search.spec.metric,
         "mean": statistics.fmean(values),
         "sd": sd,
         "values": values,
         "runs": len(scores),
-        "means": {metric: statistics.fmean(score[metric] for score in ended) for metric in metrics},
+        "means": {m: statistics.fmean(column) for m, column in columns.items() if len(column) == len(ended)},
     }
 
 

@@ -62,6 +62,7 @@ class CellResult:
     wanted: int = 0
     lost: int = 0  # runs that have diverged, or have finished without a finite number
     solved: int | None = None  # how many of the done runs reach the column's threshold; None: it has none
+    groups: tuple[list[float], list[float]] | None = None  # the runs, where they fall in two groups
     settings: Settings | None = None
     comparison: Comparison | None = None
     within: Bounds | None = None  # interval of the mean on these very splits
@@ -238,6 +239,7 @@ def _cell(
         wanted=len(runs.places),
         lost=runs.diverged + len(some) - len(values),
         solved=solved(values, column),
+        groups=stats.two_groups(stats.independent(values, spec.spread)),
         settings=runs.settings if some else None,
         comparison=comparison,
         search=search,

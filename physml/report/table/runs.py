@@ -83,8 +83,10 @@ class Runs:
         if about.get("kind") != "searched-here" or not about.get("search"):
             return None
         part, _, metric = column.metric.partition("/")
-        spread = spread_of_search(Path(about["search"]).stem, metric, column.better) if part == "test" else None
-        return spread.scaled(column.scale) if spread else None
+        if part != "test":
+            return None
+        spread = spread_of_search(Path(about["search"]).stem, metric, column.better)
+        return spread and spread.scaled(column.scale)
 
     @property
     def test_to_train(self) -> float | None:
