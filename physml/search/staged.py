@@ -51,6 +51,7 @@ def carry_out(
     repeats: int = 0,
     missing: bool = False,
     storage: str | None = None,
+    yes: bool = False,
 ) -> int:
     """Make a search, write all trials to results/search, and the best beside the study.
 
@@ -58,6 +59,7 @@ def carry_out(
         repeats: Repeat it so often with other points instead; the settings of the row stay.
         missing: Leave out the repeats whose results there are.
         storage: Place of the copy of the trials, as `TrialStore` takes it.
+        yes: Start runs that take more than 24 core-hours too; else they are refused, unless max_hours is given.
 
     Returns the exit code: 1 if a run failed, 2 for bad input, 75 if runs lack a result otherwise.
     """
@@ -69,7 +71,8 @@ def carry_out(
     for number in numbers:
         search = StagedSearch(spec, verify, number)
         search.check(run=True)
-        trainer = Trainer(search, jobs, until, TrialStore(search.id, spec.better, storage))
+        store = TrialStore(search.id, spec.better, storage)
+        trainer = Trainer(search, jobs, until, store, yes or until is not None or bool(scheduler.maker()))
         try:
             search.advance(trainer.train)
             trainer.train("final runs", search.finals)
@@ -206,12 +209,19 @@ class Trainer:
 
     Args:
         until: Time of the monotonic clock after which no run is started.
+        any_length: Start runs of any length.
     """
 
     def __init__(
-        self, search: StagedSearch, jobs: int | None, until: float | None, store: TrialStore
+        self,
+        search: StagedSearch,
+        jobs: int | None,
+        until: float | None,
+        store: TrialStore,
+        any_length: bool,
     ) -> None:
         self.search, self.jobs, self.until, self.store = search, jobs, until, store
+        self.any_length = any_length
 
     def train(self, what: str, specs: Sequence[RunSpec]) -> None:
         """Lacking unless every run has then finished or diverged."""
@@ -219,11 +229,14 @@ class Trainer:
         todo = [spec for spec in specs if search.record(spec) is None]
         if not todo:
             return
+        planned = planning.plan(todo)
+        if not self.any_length:
+            planning.refuse_long(planned)
         self.store.update(search.unfinished())
         print(f"{search.id}: {what}: {len(todo)} runs to do, best valid/{search.spec.metric} counts")
         hours = None if self.until is None else max((self.until - time.monotonic()) / 3600, 1e-9)
         outcome = scheduler.carry_out(
-            planning.plan(todo), jobs=self.jobs, max_hours=hours, ended=lambda _: self._best_text()
+            planned, jobs=self.jobs, max_hours=hours, ended=lambda _: self._best_text()
         )
         self.store.update(search.unfinished())
         lacking = [spec for spec in todo if search.record(spec) is None]

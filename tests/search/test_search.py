@@ -70,8 +70,10 @@ class Simulated:
         self.value, self.records, self.most = value, {}, None
         for module in (staged_search, search_trials):
             monkeypatch.setattr(module, "existing", lambda spec: self.records.get(spec.label))
-        monkeypatch.setattr(staged_search, "scheduler", types.SimpleNamespace(carry_out=self.carry_out))
-        monkeypatch.setattr(staged_search, "planning", types.SimpleNamespace(plan=lambda specs, **_: specs))
+        made_here = types.SimpleNamespace(carry_out=self.carry_out, maker=lambda: None)
+        monkeypatch.setattr(staged_search, "scheduler", made_here)
+        self.planning = types.SimpleNamespace(plan=lambda specs, **_: specs, refuse_long=lambda _: None)
+        monkeypatch.setattr(staged_search, "planning", self.planning)
         monkeypatch.setattr(staged_search.TrialStore, "update", lambda *_: None)
 
     def carry_out(self, specs, *, ended=lambda _: None, **_):
@@ -308,6 +310,18 @@ def test_one_command_makes_a_group_with_equal_trials(conf, monkeypatch, capsys, 
     out = prints(0, "search", LSTM, "--plan").out.splitlines()
     assert out[0].split() == ["runs", "done", "hours", LSTM] and len(out) == 4
     assert out[1].split()[:2] == ["10", "10"] and out[-1].split()[:2] == ["14", "14"]
+
+
+def test_runs_of_more_than_a_day_are_asked_for(conf, monkeypatch):
+    def refuse(planned):
+        raise ConfigError(f"{planned[0].label} takes about 95 core-hours on this machine.")
+
+    write(conf)
+    runs = Simulated(monkeypatch, by_rate)
+    runs.planning.refuse_long = refuse
+    refuses(ConfigError, "takes about 95 core-hours", carried_out)
+    assert not runs.records
+    assert carried_out(yes=True) == 0 and runs.records
 
 
 def test_repeats_have_files_of_their_own_and_show_the_spread(conf, simulate, capsys):
@@ -617,7 +631,7 @@ def test_a_search_with_a_failed_run_writes_nothing_and_makes_it_next_time(conf, 
         return scheduler.Outcome({specs[-1].label: 1})
 
     with monkeypatch.context() as patch:
-        patch.setattr(staged_search, "scheduler", types.SimpleNamespace(carry_out=one_fails))
+        patch.setattr(staged_search.scheduler, "carry_out", one_fails)
         assert carried_out() == 1
     assert "1 of 3 runs lack a result (1 failed). The settings stay" in capsys.readouterr().err
     assert not search_results.results_path(ID).exists()
