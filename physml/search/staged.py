@@ -59,7 +59,7 @@ def carry_out(
         repeats: Repeat it so often with other points instead; the settings of the row stay.
         missing: Leave out the repeats whose results there are.
         storage: Place of the copy of the trials, as `TrialStore` takes it.
-        yes: Start runs that take more than 24 core-hours too; else they are refused, unless max_hours is given.
+        yes: Start runs of more than 24 core-hours too; else they are refused, unless max_hours is given.
 
     Returns the exit code: 1 if a run failed, 2 for bad input, 75 if runs lack a result otherwise.
     """
