@@ -83,7 +83,7 @@ def fact_lines(table: Table) -> list[str]:
             "are wider than they need be"
         )
     lines += within_lines(table)
-    lines += search_lines(table)
+    lines += search_lines(table, spec.columns)
     lines += group_lines(table, spec.columns)
     protocols = ", ".join(f"{c.key}: {c.protocol}" for c in spec.columns)
     lines.append(f"Protocol: {protocols}")
@@ -147,9 +147,9 @@ def within_lines(table: Table) -> Iterator[str]:
             yield f"On these splits alone, random in the starts only ({column.key}): {'; '.join(texts)}"
 
 
-def search_lines(table: Table) -> Iterator[str]:
+def search_lines(table: Table, columns: Sequence[Column]) -> Iterator[str]:
     """How far a search that is repeated with other points moves the test score of a row."""
-    for column in table.spec.columns:
+    for column in columns:
         places = decimals(table, column)
         texts = [
             f"{cell.row} ± {search.sd:.{places}f} (best {search.best:.{places}f}, "

@@ -324,7 +324,7 @@ class View:
         if legend := self._legend():
             yield legend
         yield from group_lines(self.table, self.columns, NAMED)
-        yield from search_lines(self.table)
+        yield from search_lines(self.table, self.columns)
         yield from self._without_runs()
         if self.left:
             names = "; ".join(row.label for row in self.left)

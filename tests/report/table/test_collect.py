@@ -356,11 +356,11 @@ def test_a_claim_that_names_an_amount_is_tested_on_it() -> None:
 def test_searched_rows_are_named_together_and_repeats_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
     # In the unit of the column, and only for settings that the search found.
     spread = SearchSpread("rmse", "lower", (0.01, 0.02, 0.03))
-    spreads = {("toy-agrees", "rmse", "lower"): spread}
+    spreads = {("toy-agrees", metric, "lower"): spread for metric in ("rmse", "rmse_last128")}
     monkeypatch.setattr("physml.report.table.runs.spread_of_search", lambda *search: spreads.get(search))
     provenance = {"kind": "searched-here", "search": "results/search/toy-agrees.json"}
     table = collected(runs("agrees", *[0.02] * 3, provenance=provenance) + runs("worse", *[0.03] * 3))
-    (note,) = search_lines(table)
+    (note,) = search_lines(table, table.spec.columns[1:])
     assert "agrees ± 1.000 (best 1.000, worst 3.000, n = 3)" in note and "worse ±" not in note
     for long in (False, True):
         assert "agrees ± 1.000 (best" in on_terminal(document(table), 260, long=long)
