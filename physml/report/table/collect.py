@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from physml.base.errors import ConfigError, suggest
-from physml.records.costs import REFERENCE_GFLOPS, Rest, core_hours, of_record, rest, seconds
+from physml.records.costs import REFERENCE, Rest, core_hours, of_record, rest, seconds
 from physml.records.schema import Record, scores_of
 from physml.records.searches import SearchSpread
 from physml.report.outcome import State
@@ -200,7 +200,7 @@ def recorded(
 def _rest(runs: Runs, hours: Mapping[str, float]) -> Rest:
     """The runs of an experiment that are neither finished nor diverged, and what they cost."""
     ended = len(runs.finished) + runs.diverged
-    costs = [cost.on(REFERENCE_GFLOPS) for record in runs.finished.values() if (cost := of_record(record))]
+    costs = [cost.on(REFERENCE) for record in runs.finished.values() if (cost := of_record(record))]
     each = _median(cost.hours for cost in costs) or hours.get(runs.identity or "")
     return rest(len(runs.places) - ended, each)
 
