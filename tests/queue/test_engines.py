@@ -21,6 +21,7 @@ from physml.queue.engines import session, slurm
 from physml.queue.engines.job import Settings, job_of, read_settings
 from physml.queue.engines.session import Session, engine_of
 from physml.queue.engines.slurm import SlurmSettings, script
+from physml.records.costs import of_record
 from physml.run import history
 
 
