@@ -1,7 +1,9 @@
 """Recurrent layers against their authors' code, see `official` in tests/harness."""
 
 import math
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,9 +94,11 @@ def test_a_layer_computes_what_its_authors_code_computes_and_starts_by_its_law(n
 
 
 def test_the_numbers_say_where_they_are_from_and_depend_on_every_weight() -> None:
-    needed = {"source", "version", "date", "numbers"}
+    needed = {"source", "version", "made", "numbers"}
     for name, record in GOLDEN.items():
-        assert needed <= set(record) <= needed | {"law", "deviation"}, name
+        assert needed <= set(record) <= needed | {"date", "law", "deviation"}, name
+        run_on = date.fromisoformat(record["made"])
+        assert date.fromisoformat(record.get("date", record["made"])) <= run_on, f"{name}: run before written"
         assert of_gradients(record) <= set(record["numbers"]), name
         laws = {what for what in record.get("deviation", {}) if not what.startswith(GRADIENT)}
         assert laws <= set(record.get("law", {})), name
@@ -112,12 +116,18 @@ UNFELT = {
 }
 
 
+def line_of(name: str, record: dict[str, Any]) -> str:
+    """The line of one entry in the table of docs/official-code.md."""
+    place, _, part = record["source"].partition(", ")
+    deviation = record.get("deviation", {})
+    others = {"gradients" if of.startswith(GRADIENT) else f"start of {of}" for of in deviation}
+    link = f"[{place.removeprefix('github.com/')}](https://{place})" if "/" in place else place
+    code = [link, record["version"][:10], record.get("date", ""), part]
+    return f"| {' | '.join([f'`{name}`', *code, ', '.join(sorted(others))])} |"
+
+
 def test_the_page_lists_what_is_compared() -> None:
     page = (Path(__file__).parents[3] / "docs" / "official-code.md").read_text(encoding="utf-8")
-    for name, record in GOLDEN.items():
-        place, _, what = record["source"].partition(", ")
-        deviation = record.get("deviation", {})
-        others = {"gradients" if of.startswith(GRADIENT) else f"start of {of}" for of in deviation}
-        link = f"[{place.removeprefix('github.com/')}](https://{place})" if "/" in place else place
-        line = f"| `{name}` | {link} | {record['version'][:10]} | {what} | {', '.join(sorted(others))} |"
-        assert line in page.splitlines(), f"docs/official-code.md lacks\n{line}"
+    table = page.partition("<!-- compared -->\n")[2].partition("<!-- end -->")[0].splitlines()
+    lines = [line_of(name, GOLDEN[name]) for name in sorted(GOLDEN)]
+    assert table[2:] == lines, "the table of docs/official-code.md must be\n" + "\n".join(lines)
