@@ -108,11 +108,15 @@ def test_the_numbers_say_where_they_are_from_and_depend_on_every_weight() -> Non
         assert still == UNFELT.get(name, set()), name
 
 
-# Weights that a softmax over what is shifted alike takes out again.
+# Weights that a softmax over what is shifted alike takes out again, or a batch norm.
 UNFELT = {
     "f2gat": {"layers.0.att_dst", "layers.1.att_dst"}
     | {"fusions.0.score.weight", "fusions.0.score.bias", "fusions.1.score.bias"},
     "grand": {"attention.K.bias"},
+    "graphcon_citation": {"attention.Q.bias"},
+    "graphcon_citation_late": {"attention.Q.bias"},
+    "graph_transformer_batch": {f"blocks.{n}.{of}.bias" for n in (0, 1) for of in ("O", "W_2")},
+    "gated_gcn": {"layers.0.U.bias", "layers.1.U.bias"},
 }
 
 
