@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from official import GOLDEN, GRADIENT, Make, check_law, check_layer, of_gradients
 from torch import Tensor, nn
 
@@ -31,11 +32,26 @@ from physml.models.sequence.slstm import SLSTM
 from physml.models.sequence.sru import SRU
 from physml.models.sequence.tarnn import TARNN
 from physml.models.sequence.unicornn import UnICORNN
+from physml.models.sequence.unitary import FullCapacityURNN, UnitaryRNN
 from physml.models.sequence.wave import WaveRNN
 
 SHIFTS = {"gamma_a": 0.1, "gamma_w": 0.2}
 # The damping at the start in the code of HBNODE; that of xi is log 2.
 BALL = {"gamma": 1 / (1 + math.exp(3)), "trained": True, "method": "midpoint"}
+
+
+def unitary(k: int) -> UnitaryRNN:
+    layer = UnitaryRNN(2 * k, 4 * k)
+    layer.permutation.copy_(torch.arange(4 * k).roll(1))
+    return layer
+
+
+def full_unitary(k: int) -> FullCapacityURNN:
+    layer = FullCapacityURNN(2 * k, 4 * k)
+    turned = torch.eye(4 * k).roll(1, 0)
+    layer.W0.copy_(torch.stack([turned, torch.zeros_like(turned)]))
+    return layer
+
 
 LAYERS: dict[str, Make] = {
     "cornn": lambda k: CoRNN(2 * k, 3 * k, dt=0.3, gamma=2.0, epsilon=1.5),
@@ -68,6 +84,8 @@ LAYERS: dict[str, Make] = {
     "ghbnode": lambda k: GeneralisedHeavyBallNODE(2 * k, 3 * k, width=4 * k, xi=math.log(2), **BALL),
     "tarnn": lambda k: TARNN(2 * k, 3 * k, n_steps=2, activation="tanh"),
     "koopman": lambda k: KoopmanAutoencoder(4 * k, 3 * k, width=4 * k, steps=2, back_steps=2, eta=0.1),
+    "urnn": unitary,
+    "full_urnn": full_unitary,
     "wave": lambda k: WaveRNN(2 * k, 8 * k, channels=2),
     "fastrnn": lambda k: FastRNN(2 * k, 3 * k),
     "fastgrnn": lambda k: FastGRNN(2 * k, 3 * k),
