@@ -102,22 +102,29 @@ class StagedSearch(SearchTrials):
         while True:
             self.running = 0
             self._draw(space, train)
-            trials = list(range(len(self.points)))
-            for i, stage in enumerate(self.stages):
-                for trial in trials:
-                    self.last_stage[trial] = max(self.last_stage[trial], i)
-                self.running = i
-                self._train(i, trials, train)
-                ranked = self.ranked(i, trials)
-                if not ranked:
-                    raise RunFailed(f"no trial of {self.id} gave a number in stage {i + 1}.")
-                trials = ranked[: stage.keep]
-                if i == 0 and stage.keep is not None:
-                    trials = promoted(space, self.points, ranked, stage.keep)
+            if not self._ends(0, range(len(self.points)), space, train):
+                raise RunFailed(f"no trial of {self.id} gave a number in every stage.")
             self.running = len(self.stages)  # none
             space = self._end(space)
             if len(self.rounds) > max(self.wants, self.spec.granted):
                 return
+
+    def _ends(self, i: int, trials: Sequence[int], space: Space, train: Train) -> bool:
+        """True if one of the trials has a value in the last stage.
+
+        The best go on first, and where all of these diverge later, as many of the next.
+        """
+        for trial in trials:
+            self.last_stage[trial] = max(self.last_stage[trial], i)
+        self.running = i
+        self._train(i, trials, train)
+        ranked, keep = self.ranked(i, trials), self.stages[i].keep or len(trials)
+        if i + 1 == len(self.stages):
+            return bool(ranked)
+        first = promoted(space, self.points, ranked, keep) if i == 0 else ranked[:keep]
+        rest = [trial for trial in ranked if trial not in first]
+        groups = [first, *(rest[k : k + keep] for k in range(0, len(rest), keep))]
+        return any(self._ends(i + 1, group, space, train) for group in groups if group)
 
     def _train(self, stage: int, trials: Iterable[int], train: Train) -> None:
         what = f"round {len(self.rounds)}, stage {stage + 1} of {len(self.stages)}"

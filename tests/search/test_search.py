@@ -621,6 +621,27 @@ def test_a_search_whose_trials_all_diverge_chooses_none(conf, monkeypatch):
     refuses(RunFailed, f"no trial of {ID} gave a number", carried_out)
 
 
+def test_where_all_that_go_on_diverge_the_next_best_take_their_place(conf, simulate, monkeypatch):
+    _, before = simulate(by_rate)
+    ranked = sorted(before["trials"], key=lambda row: row["means"][0])
+    rates = [row["point"]["optim.lr"] for row in ranked]
+
+    def diverging(n):
+        return lambda config: (
+            None if config["seed"] == 1001 and config["optim"]["lr"] in rates[:n] else by_rate(config)
+        )
+
+    _, after = simulate(diverging(2))  # both that go on, on their second seed
+    assert after["best"]["trial"] == ranked[2]["trial"] and after["stages"][1]["trials"] == 4
+    ends = {row["trial"]: row["status"] for row in after["trials"]}
+    assert [ends[row["trial"]] for row in ranked] == ["diverged", "diverged", "finished", "finished"]
+    _, after = simulate(diverging(1))
+    assert after["best"]["trial"] == ranked[1]["trial"] and after["stages"][1]["trials"] == 2
+    write(conf)
+    Simulated(monkeypatch, diverging(4))
+    refuses(RunFailed, "gave a number in every stage", carried_out)
+
+
 def test_a_search_with_a_failed_run_writes_nothing_and_makes_it_next_time(conf, monkeypatch, capsys):
     write(conf, **ONE)
     runs = Simulated(monkeypatch, by_rate)
