@@ -62,11 +62,11 @@ def test_a_plan_tells_every_state(forked):
 
 def test_time_is_told_from_records_else_from_a_few_steps(forked, monkeypatch):
     done, other = h.specs_of(h.odd("seed=0,1", step_s=0.01))
-    made = h.make(done)
+    finished = h.make(done)
     (planned,) = planning.plan([other], probe=True)
     cost, here = (
-        made["cost"],
-        planned.cost.core.times(of_record(made).core),
+        finished["cost"],
+        planned.cost.core.times(of_record(finished).core),
     )  # hours are of a core of this machine
     assert planned.cost.hours * here == pytest.approx((cost["cpu_s"] + cost["eval_cpu_s"]) / 3600)
     assert planned.cost.ms_per_step * here == pytest.approx(1000 * cost["cpu_s"] / 12, abs=0.001)
