@@ -15,6 +15,7 @@ from physml.records.schema import Record
 NAME = "costs.jsonl"  # below a results root: measured costs, a line per setting
 FAULTS = (ValueError, LookupError, TypeError)  # of a line that is none
 MOST = 1e12  # of hours, milliseconds or MiB; what is more is no measurement
+CORE_HOURS, GPU_HOURS, HOURS = UNITS = ("core-hours", "GPU-hours", "hours")  # the last: on a GPU, then a CPU
 MOVED = " + "  # between the devices of a run that was stopped on one and went on on another
 # How fast generations of cores train, beside a Zen 4: of records of equal settings, mostly recurrent layers,
 # which gain more from wider vectors than products of large matrices do.
@@ -94,6 +95,26 @@ def seconds(record: Record, part: str = "") -> float | None:
 def core_hours(record: Record) -> float:
     """Hours of training and evaluations, by `seconds`."""
     return ((seconds(record) or 0.0) + (seconds(record, "eval_") or 0.0)) / 3600
+
+
+def spent_on(record: Record) -> tuple[str, str]:
+    """The unit of the hours of a run, and the processor that it was made on, as far as the record tells.
+
+    Example:
+        >>> spent_on({"machine": {"device": "cpu", "cpu": "AMD EPYC", "microarchitecture": "Zen 5"}})
+        ('core-hours', 'AMD EPYC (Zen 5)')
+        >>> spent_on({"machine": {"device": "NVIDIA H200 + cpu"}})
+        ('hours', 'NVIDIA H200, then cpu')
+    """
+    machine: Mapping[str, Any] = record.get("machine") or {}
+    device = str(machine.get("device"))
+    if MOVED in device:
+        return HOURS, device.replace(MOVED, ", then ")
+    if not on_cpu(record):
+        return GPU_HOURS, device
+    name = machine.get("cpu") or "a processor not recorded"
+    generation = machine.get("microarchitecture") or (machine.get("cpu") and "generation not recorded")
+    return CORE_HOURS, f"{name} ({generation})" if generation else name
 
 
 def of_record(record: Record, *, cpu: bool = True) -> Cost | None:

@@ -12,7 +12,7 @@ import pytest
 from made_records import on_terminal
 
 from physml.base.paths import OWN_RESULTS, ROOT, own_folders
-from physml.listing.overview import HEADS, line, text
+from physml.listing.overview import HEADS, line, overview, text
 from physml.queue.requested import RequestedRuns, RunOptions
 from physml.records.costs import hours_of_settings
 from physml.report.figure.collect import collect
@@ -56,6 +56,12 @@ def test_the_overview_has_every_table_says_what_outcomes_mean_and_there_are_no_o
     assert re.findall(r"^\| \[(.*?)\]\(", page, re.MULTILINE) == table_ids(kind="runs")
     assert page.startswith(text([]).rstrip("\n"))
     assert {path.stem for path in TABLES.iterdir()} == set(table_ids())
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_data")
+def test_the_overview_is_the_one_that_the_records_give() -> None:
+    assert OVERVIEW.read_text(encoding="utf-8") == overview(), "physml table --all --write writes it anew"
 
 
 @pytest.mark.usefixtures("no_data")

@@ -81,8 +81,8 @@ def within(
 ) -> Leaving:
     """The line up to where it leaves for good; one that comes back is whole, with its first exits.
 
-    A line leaves for good where it later is further out than the frame is high, and ends outside or is
-    furthest out in its last quarter: it grows, however often it crosses the frame again.
+    A line leaves for good where it later is further out than the frame is high, and ends outside or grows: it
+    is furthest out in its last quarter, and outside for most of that, even if it crosses the frame again.
     """
     place, (low, high) = scaled(y, log), scaled(np.array(frame), log)
     place = np.where(np.isnan(place) & ~np.isnan(y), -np.inf, place)
@@ -102,7 +102,9 @@ def within(
 
     first, furthest = int(out.argmax()), int(np.nanargmax(over))
     stays = bool(out[-1]) or not math.isfinite(y[-1])
-    if over[furthest] > high - low and (stays or furthest >= 3 * len(x) // 4):
+    last = 3 * len(x) // 4
+    grows = furthest >= last and out[last:].mean() > 0.5
+    if over[furthest] > high - low and (stays or grows):
         return Leaving(x[: first + 1], y[: first + 1], (crossing(first),))
     sides = (out & above, out & ~above)
     return Leaving(x, y, tuple(crossing(int(side.argmax())) for side in sides if side.any()))

@@ -48,7 +48,7 @@ def hours_text(facts: Facts) -> str:
         >>> hours_text(Facts(hours={"core-hours": 0.01234, "GPU-hours": 2.0}))
         '0.012 core-hours, 2 GPU-hours'
     """
-    return ", ".join(f"{_number(value)} {unit}" for unit, value in facts.hours.items())
+    return ", ".join(f"{hours_number(value)} {unit}" for unit, value in facts.hours.items())
 
 
 def rest_text(rest: Rest) -> str:
@@ -60,10 +60,11 @@ def rest_text(rest: Rest) -> str:
     """
     if rest.unknown == rest.runs:
         return ""
-    return f"{'at least' if rest.unknown else 'about'} {_number(rest.hours)}"
+    return f"{'at least' if rest.unknown else 'about'} {hours_number(rest.hours)}"
 
 
-def _number(hours: float) -> str:
+def hours_number(hours: float) -> str:
+    """Two digits, of a hundred hours and more all before the point."""
     return f"{hours:.0f}" if hours >= 100 else f"{hours:.2g}"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from physml.data import proof
 from physml.records import shipped
-from physml.records.costs import MOVED, core_hours
+from physml.records.costs import CORE_HOURS, HOURS, core_hours, spent_on
 from physml.records.schema import Record
 
 
@@ -64,11 +64,9 @@ def _hours(records: Sequence[Record]) -> dict[str, float]:
     hours: defaultdict[str, float] = defaultdict(float)
     for record in records:
         if spent := core_hours(record):
-            device = str((record.get("machine") or {}).get("device"))
-            kind = "core-hours" if device == "cpu" else "GPU-hours"
-            unit = f"hours on {device.replace(MOVED, ', then ')}" if MOVED in device else kind
-            hours[unit] += spent
-    return dict(sorted(hours.items(), key=lambda item: item[0] != "core-hours"))
+            unit, processor = spent_on(record)
+            hours[f"{unit} on {processor}" if unit == HOURS else unit] += spent
+    return dict(sorted(hours.items(), key=lambda item: item[0] != CORE_HOURS))
 
 
 def _data(record: Record) -> Mapping[str, Any]:

@@ -53,6 +53,9 @@ def test_a_line_ends_where_it_leaves_for_good_and_is_marked_where_it_comes_back(
     left = within(X, y, (0.0, 1.0), log=False)
     assert len(left.x) == 100 and left.exits == ((pytest.approx(39 + 0.5 / 0.7), True),)
     assert within(X, y, (0.0, 2.0), log=False).exits == ()
+    y[[0, 80]] = -0.5, -4.0  # far out, but for one point, late
+    left = within(X, y, (0.0, 1.0), log=False)
+    assert len(left.x) == 100 and len(left.exits) == 2
     y = np.geomspace(1, 1e-60, 100)
     y[90:] = 0.0
     left = within(X, y, (1e-10, 10.0), log=True)
