@@ -36,9 +36,9 @@ class Citation(NodeClasses):
     GraphCON gets them from PyG; 10 of them are in the largest component. clean: they take part in nothing.
     The protocols differ on Citeseer's random splits alone.
 
-    Defined in: target: thesis 7.3, "node classification tasks, based on the citation networks"; metric: test
-    accuracy, caption of Table 7.1, 20 starts on each of 5 random splits; split: those of Shchur et al.,
-    "only on the largest connected component", 7.3; sizes and draws are of the code.
+    Defined in: target: thesis 7.3, "node classification tasks, based on the citation networks"; metric: "test
+    accuracy (MAP in %)", caption of Table 7.1, read as accuracy, 20 starts on each of 5 random splits; split:
+    those of Shchur et al., "only on the largest connected component", 7.3; sizes and draws are of the code.
 
     Source: Shchur et al. 2018, https://arxiv.org/abs/1811.05868; public: Yang et al., ICML 2016,
     https://arxiv.org/abs/1603.08861.

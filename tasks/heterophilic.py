@@ -33,8 +33,9 @@ class Heterophilic(NodeClasses):
       clean: Squirrel and Chameleon without the nodes that are there twice, undirected, with their own splits.
 
     Defined in: target: thesis 7.3 and 8.3, classes of nodes of WebKB, Wikipedia and Film graphs of Pei et
-    al.; metric: test accuracy, captions of Tables 7.2 and 8.7 (that of 8.2 names none); split: "10 fixed
-    train/val/test splits" of Pei et al., caption of Table 7.2; 8.3 cites the same paper.
+    al.; metric: test accuracy, captions of Tables 7.2 ("(MAP in %)", read as accuracy) and 8.7 (that of 8.2
+    names none); split: "10 fixed train/val/test splits" of Pei et al., caption of Table 7.2; 8.3 cites the
+    same paper.
 
     Source: Pei et al., Geom-GCN, ICLR 2020, https://arxiv.org/abs/2002.05287; filtered: Platonov et al.,
     ICLR 2023, https://arxiv.org/abs/2302.11640.

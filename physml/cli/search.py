@@ -78,6 +78,7 @@ def _one(name: str, options: argparse.Namespace) -> int:
         repeats=options.repeat,
         missing=options.missing,
         storage=options.storage,
+        yes=options.yes,
     )
 
 

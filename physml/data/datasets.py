@@ -94,8 +94,9 @@ class Statistic:
     """Known facts of an array that the reader returns, whatever file it comes from; null: not known.
 
     shape: its sizes. counts: how often each value stands in it. low, high: bounds of its values. mean, sd:
-    over all values. first: its first values. homophily: of edges, the share that join equal labels `y`. The
-    last four hold to the digits that are written. source: where that was read.
+    over all values. first: its first values. has: values that stand in it. homophily: of edges, the share
+    that join equal labels `y`. The last five hold to the digits that are written. source: where that was
+    read.
     """
 
     source: str
@@ -106,6 +107,7 @@ class Statistic:
     mean: float | None = None
     sd: float | None = None
     first: tuple[float, ...] | None = None
+    has: tuple[float, ...] | None = None
     homophily: float | None = None
 
 

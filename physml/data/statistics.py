@@ -34,6 +34,7 @@ def _compared(array: np.ndarray, expected: Statistic, arrays: Arrays) -> Iterato
         yield "the greatest value", array.max(), f"at most {expected.high}"
     for what, want, of in (
         ("the first values", expected.first, lambda: array.reshape(-1)[: len(expected.first or ())].tolist()),
+        ("the values nearest to those known", expected.has, lambda: _nearest(array, expected.has or ())),
         ("the mean", expected.mean, lambda: array.mean(dtype=np.float64)),
         ("the standard deviation", expected.sd, lambda: array.std(dtype=np.float64)),
         ("the homophily", expected.homophily, lambda: np.equal(*arrays["y"][array]).mean()),
@@ -43,3 +44,8 @@ def _compared(array: np.ndarray, expected: Statistic, arrays: Arrays) -> Iterato
             half = 0.5 * 10.0 ** np.array(digits)  # half a unit of the last digit that is written
             if np.shape(value) != np.shape(want) or not np.allclose(value, want, rtol=1e-5, atol=half):
                 yield what, value, want
+
+
+def _nearest(array: np.ndarray, values: tuple[float, ...]) -> list[float]:
+    flat = array.reshape(-1)
+    return [float(flat[abs(flat - value).argmin()]) for value in values]

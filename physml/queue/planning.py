@@ -12,7 +12,7 @@ from physml.base.errors import ConfigError
 from physml.base.paths import results_roots, work_root
 from physml.queue.processes import ForkServer, start_worker
 from physml.records import costs, record
-from physml.records.costs import Cost
+from physml.records.costs import Core, Cost
 from physml.records.provenance import cpu_facts, cpu_model
 from physml.run import history
 from physml.run.spec import RunSpec
@@ -117,13 +117,14 @@ def _of_other_settings(folder: str, identity: str) -> int:
 
 def _here(cost: Cost) -> Cost:
     """The cost on a core of this machine."""
-    return cost.on(_gflops()) if cost.sgemm_gflops else cost
+    return cost.on(_core()) if cost.core != Core() else cost
 
 
 @functools.cache
-def _gflops() -> float | None:
-    """The rate of a core of this machine, measured once for each kind of processor."""
-    cpu = f"{cpu_model()}, {cpu_facts().get('microarchitecture')}"
+def _core() -> Core:
+    """A core of this machine, its rate measured once for each kind of processor."""
+    generation = cpu_facts().get("microarchitecture")
+    cpu = f"{cpu_model()}, {generation}"
     kept = work_root() / "probes" / "sgemm.json"
     rates = opened.read_mapping(kept)
     if not costs.number(rates.get(cpu)):
@@ -132,7 +133,7 @@ def _gflops() -> float | None:
         rates[cpu] = round(sgemm_gflops(), 1)
         with contextlib.suppress(OSError, ValueError):  # it is measured again
             files.write_json(kept, rates)
-    return costs.number(rates[cpu])
+    return Core(costs.number(rates[cpu]), generation)
 
 
 def _of_probe(

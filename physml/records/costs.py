@@ -16,7 +16,26 @@ NAME = "costs.jsonl"  # below a results root: measured costs, a line per setting
 FAULTS = (ValueError, LookupError, TypeError)  # of a line that is none
 MOST = 1e12  # of hours, milliseconds or MiB; what is more is no measurement
 MOVED = " + "  # between the devices of a run that was stopped on one and went on on another
-REFERENCE_GFLOPS = 100.0  # of the core whose hours stand in files, the same whoever writes them: a Zen 4
+# How fast generations of cores train, beside a Zen 4: of records of equal settings, mostly recurrent layers,
+# which gain more from wider vectors than products of large matrices do.
+SPEED = {"Zen 3": 0.76, "Zen 4": 1.0, "Zen 5": 2.2}
+
+
+@dataclass(frozen=True)
+class Core:
+    """A core of a processor: its rate in products of float32 matrices, and its generation."""
+
+    sgemm_gflops: float | None = None
+    microarchitecture: str | None = None
+
+    def times(self, other: "Core") -> float | None:
+        """How many times as fast as another; None if unknown."""
+        generations = [SPEED.get(core.microarchitecture or "") for core in (self, other)]
+        rates = generations if all(generations) else [self.sgemm_gflops, other.sgemm_gflops]
+        return rates[0] / rates[1] if rates[0] and rates[1] else None
+
+
+REFERENCE = Core(100.0, "Zen 4")  # whose hours stand in files, the same whoever writes them
 
 
 @dataclass(frozen=True)
@@ -27,20 +46,22 @@ class Cost:
     hours: float | None = None  # core-hours of all steps and evaluations; on a GPU hours
     memory_mib: float | None = None  # main memory at the peak; gpu_mib: memory of the GPU
     gpu_mib: float | None = None
-    sgemm_gflops: float | None = None  # rate of the core that needed so long, in products of float32 matrices
+    core: Core = Core()  # that needed so long
 
-    def on(self, sgemm_gflops: float | None) -> "Cost":
-        """The same on a core of another rate; as it is where a rate is unknown.
+    def on(self, core: Core) -> "Cost":
+        """The same on another core; as it is where nothing tells how fast they are beside each other.
 
         Example:
-            >>> Cost(hours=2.0, sgemm_gflops=50.0).on(100.0).hours
+            >>> Cost(hours=2.0, core=Core(50.0)).on(Core(100.0)).hours
+            1.0
+            >>> Cost(hours=2.2, core=REFERENCE).on(Core(115.0, "Zen 5")).hours
             1.0
         """
-        if not (self.sgemm_gflops and sgemm_gflops):
+        factor = core.times(self.core)
+        if factor is None:
             return self
-        factor = self.sgemm_gflops / sgemm_gflops
-        ms, hours = (None if value is None else value * factor for value in (self.ms_per_step, self.hours))
-        return replace(self, ms_per_step=ms, hours=hours, sgemm_gflops=sgemm_gflops)
+        ms, hours = (None if value is None else value / factor for value in (self.ms_per_step, self.hours))
+        return replace(self, ms_per_step=ms, hours=hours, core=core)
 
 
 @dataclass(frozen=True)
@@ -48,7 +69,7 @@ class Rest:
     """Runs of a table that are still to make, and their cost."""
 
     runs: int = 0
-    hours: float = 0.0  # of those whose cost is known, on a core of REFERENCE_GFLOPS
+    hours: float = 0.0  # of those whose cost is known, on REFERENCE
     unknown: int = 0  # runs whose cost nobody has measured
 
     def __add__(self, other: "Rest") -> "Rest":
@@ -88,8 +109,13 @@ def of_record(record: Record, *, cpu: bool = True) -> Cost | None:
         hours=core_hours(record),
         memory_mib=peak if cpu else None,
         gpu_mib=None if cpu else peak,
-        sgemm_gflops=cost.get("sgemm_gflops"),
+        core=_core({**(record.get("machine") or {}), **cost}) if cpu else Core(),
     )
+
+
+def _core(content: Mapping[str, Any]) -> Core:
+    name = content.get("microarchitecture")
+    return Core(number(content.get("sgemm_gflops")), name if isinstance(name, str) else None)
 
 
 def measured() -> dict[str, dict[str, Any]]:
@@ -105,11 +131,11 @@ def measured() -> dict[str, dict[str, Any]]:
 
 
 def hours_of_settings() -> dict[str, float]:
-    """Identity -> core-hours of a run, of REFERENCE_GFLOPS, as `measured` has them of CPUs."""
+    """Identity -> core-hours of a run on REFERENCE, as `measured` has them of CPUs."""
     hours: dict[str, float] = {}
     for key, line in sorted(measured().items()):
         ident, _, how = key.partition("-")
-        cost = of_line(line).on(REFERENCE_GFLOPS)
+        cost = of_line(line).on(REFERENCE)
         if how.startswith("cpu-") and cost.hours is not None:
             hours.setdefault(ident, cost.hours)
     return hours
@@ -124,7 +150,8 @@ def write(root: Path, lines: Mapping[str, Mapping[str, Any]]) -> Path:
 
 def of_line(line: Mapping[str, Any]) -> Cost:
     """The cost that a line has. A value that is no measurement, such as text, counts as unknown."""
-    return Cost(**{name: number(line.get(name)) for name in Cost.__dataclass_fields__})
+    numbers = {name: number(line.get(name)) for name in Cost.__dataclass_fields__ if name != "core"}
+    return Cost(**numbers, core=_core(line))
 
 
 def number(value: Any) -> float | None:

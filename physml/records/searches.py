@@ -155,7 +155,7 @@ def _sign(search: Content) -> int:
 class SearchSpread:
     """Final test scores of one search repeated with other points: how much depends on luck."""
 
-    metric: str  # the metric of the search, on test data
+    metric: str  # such as rmse, on test data
     better: str  # lower or higher
     values: tuple[float, ...]  # the mean final score of each repeat
 
@@ -201,14 +201,21 @@ def repeats_of(ident: str) -> list[Content]:
     return [content for content in ended if content["final"] and content["search"] == ended[0]["search"]]
 
 
-def spread_of_search(ident: str) -> SearchSpread | None:
-    """How much the final test score depends on the search's luck; None for fewer than two repeats.
+def spread_of_search(ident: str, metric: str = "", better: str = "") -> SearchSpread | None:
+    """How much a final test score depends on the search's luck; None for fewer than two repeats that have it.
 
-    ident: id of a search, which is the name of its file: `fitzhugh_nagumo-cornn`.
+    Args:
+        ident: id of a search, which is the name of its file: `fitzhugh_nagumo-cornn`.
+        metric: a metric on test data, such as `rmse_last128`; by default that of the search.
+        better: lower or higher, of another metric than the search's.
     """
-    repeats = repeats_of(ident)
-    if len(repeats) < 2:
+    if not (repeats := repeats_of(ident)):
         return None
     search = repeats[0]["search"]
-    values = tuple(content["final"]["mean"] for content in repeats)
-    return SearchSpread(search["metric"], search["better"], values)
+    if metric in ("", search["metric"]):
+        metric, better = search["metric"], search["better"]
+        means = [content["final"]["mean"] for content in repeats]
+    else:  # files of earlier versions have the metric of the search alone
+        finals = (content["final"].get("means", {}) for content in repeats)
+        means = [mean for final in finals if (mean := final.get(f"test/{metric}")) is not None]
+    return SearchSpread(metric, better, tuple(means)) if len(means) > 1 else None

@@ -44,13 +44,15 @@ class SearchSpec(Search):
         return range_of(self.space, key, f"search {self.id}")
 
     def sampler_seed(self, repeat: int) -> int:
-        """Seed of the points: differs between rows, task configs and repeats, so that they share no luck.
+        """Seed of the points: differs between rows, data sets and repeats, so that they share no luck.
 
-        Studies of one task config share the seeds of equal rows: else recorded searches would be others.
+        Studies of one task config and data set share the seeds of equal rows: else recorded searches would be
+        others.
         """
         study, row = studies.row_of(self.experiment, CONF)
         content = studies.load(study, CONF)
-        name = f"{row} {content.rows[row].task or content.task} {repeat}"
+        task = [content.rows[row].task or content.task, content.common.get("task", {}).get("name")]
+        name = " ".join(map(str, filter(None, [row, *task, str(repeat)])))
         return int(hashlib.sha256(name.encode()).hexdigest()[:8], 16)
 
     @property

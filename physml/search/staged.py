@@ -51,6 +51,7 @@ def carry_out(
     repeats: int = 0,
     missing: bool = False,
     storage: str | None = None,
+    yes: bool = False,
 ) -> int:
     """Make a search, write all trials to results/search, and the best beside the study.
 
@@ -58,6 +59,7 @@ def carry_out(
         repeats: Repeat it so often with other points instead; the settings of the row stay.
         missing: Leave out the repeats whose results there are.
         storage: Place of the copy of the trials, as `TrialStore` takes it.
+        yes: Start runs of more than 24 core-hours too; else they are refused, unless max_hours is given.
 
     Returns the exit code: 1 if a run failed, 2 for bad input, 75 if runs lack a result otherwise.
     """
@@ -69,7 +71,8 @@ def carry_out(
     for number in numbers:
         search = StagedSearch(spec, verify, number)
         search.check(run=True)
-        trainer = Trainer(search, jobs, until, TrialStore(search.id, spec.better, storage))
+        store = TrialStore(search.id, spec.better, storage)
+        trainer = Trainer(search, jobs, until, store, yes or until is not None or bool(scheduler.maker()))
         try:
             search.advance(trainer.train)
             trainer.train("final runs", search.finals)
@@ -99,22 +102,29 @@ class StagedSearch(SearchTrials):
         while True:
             self.running = 0
             self._draw(space, train)
-            trials = list(range(len(self.points)))
-            for i, stage in enumerate(self.stages):
-                for trial in trials:
-                    self.last_stage[trial] = max(self.last_stage[trial], i)
-                self.running = i
-                self._train(i, trials, train)
-                ranked = self.ranked(i, trials)
-                if not ranked:
-                    raise RunFailed(f"no trial of {self.id} gave a number in stage {i + 1}.")
-                trials = ranked[: stage.keep]
-                if i == 0 and stage.keep is not None:
-                    trials = promoted(space, self.points, ranked, stage.keep)
+            if not self._ends(0, range(len(self.points)), space, train):
+                raise RunFailed(f"no trial of {self.id} gave a number in every stage.")
             self.running = len(self.stages)  # none
             space = self._end(space)
             if len(self.rounds) > max(self.wants, self.spec.granted):
                 return
+
+    def _ends(self, i: int, trials: Sequence[int], space: Space, train: Train) -> bool:
+        """True if one of the trials has a value in the last stage.
+
+        The best go on first, and where all of these diverge later, as many of the next.
+        """
+        for trial in trials:
+            self.last_stage[trial] = max(self.last_stage[trial], i)
+        self.running = i
+        self._train(i, trials, train)
+        ranked, keep = self.ranked(i, trials), self.stages[i].keep or len(trials)
+        if i + 1 == len(self.stages):
+            return bool(ranked)
+        first = promoted(space, self.points, ranked, keep) if i == 0 else ranked[:keep]
+        rest = [trial for trial in ranked if trial not in first]
+        groups = [first, *(rest[k : k + keep] for k in range(0, len(rest), keep))]
+        return any(self._ends(i + 1, group, space, train) for group in groups if group)
 
     def _train(self, stage: int, trials: Iterable[int], train: Train) -> None:
         what = f"round {len(self.rounds)}, stage {stage + 1} of {len(self.stages)}"
@@ -206,12 +216,19 @@ class Trainer:
 
     Args:
         until: Time of the monotonic clock after which no run is started.
+        any_length: Start runs of any length.
     """
 
     def __init__(
-        self, search: StagedSearch, jobs: int | None, until: float | None, store: TrialStore
+        self,
+        search: StagedSearch,
+        jobs: int | None,
+        until: float | None,
+        store: TrialStore,
+        any_length: bool,
     ) -> None:
         self.search, self.jobs, self.until, self.store = search, jobs, until, store
+        self.any_length = any_length
 
     def train(self, what: str, specs: Sequence[RunSpec]) -> None:
         """Lacking unless every run has then finished or diverged."""
@@ -219,11 +236,14 @@ class Trainer:
         todo = [spec for spec in specs if search.record(spec) is None]
         if not todo:
             return
+        planned = planning.plan(todo)
+        if not self.any_length:
+            planning.refuse_long(planned)
         self.store.update(search.unfinished())
         print(f"{search.id}: {what}: {len(todo)} runs to do, best valid/{search.spec.metric} counts")
         hours = None if self.until is None else max((self.until - time.monotonic()) / 3600, 1e-9)
         outcome = scheduler.carry_out(
-            planning.plan(todo), jobs=self.jobs, max_hours=hours, ended=lambda _: self._best_text()
+            planned, jobs=self.jobs, max_hours=hours, ended=lambda _: self._best_text()
         )
         self.store.update(search.unfinished())
         lacking = [spec for spec in todo if search.record(spec) is None]

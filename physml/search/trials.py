@@ -139,12 +139,20 @@ def _final(search: SearchTrials) -> Content | None:
     if not values or not all(search.record(spec) for spec in search.finals):
         return None
     sd = statistics.stdev(values) if len(values) > 1 else None
+    records = filter(None, map(search.record, search.finals))
+    ended = [scores_of(record) for record in records if record["status"] == "finished"]
+    columns = {
+        metric: [number for score in ended if (number := score.get(metric)) is not None]
+        for metric in sorted(ended[0])
+        if metric.startswith("test/")
+    }
     return {
         "metric": search.spec.metric,
         "mean": statistics.fmean(values),
         "sd": sd,
         "values": values,
         "runs": len(scores),
+        "means": {m: statistics.fmean(column) for m, column in columns.items() if len(column) == len(ended)},
     }
 
 

@@ -52,7 +52,7 @@ VARIANTS: dict[str, list[tuple[str, ...]]] = {
         ("model.attention.score=exp_kernel", "model.attention.d_attention=2", "model.attention.n_heads=1"),
     ],
     "f2gat": [('model.select="1 01 101 0111"', "model.fuse=[sum,cat,lstm,mean]")],
-    "fagcn": [("model.bias=official",)],
+    "fagcn": [("model.bias=null",)],
     "gcnii": [("model.variant=star", "model.alpha=0.3"), ("model.variant=star-official",)],
     "glognn": [("model.matrix=official", "model.n_classes=2", "model.n_layers=2")],
     "graph_transformer": [("model.norm=batch",)],

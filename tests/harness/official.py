@@ -1,9 +1,10 @@
 """Layers against numbers that their authors' code gave, in tests/golden/official.json.
 
-An entry has the place, commit and date of that code, and no code: output and gradients in float64 at weights,
-inputs and a loss that are the same formulas on both sides, entry i of the j-th array 0.4 sin(1 + j + 0.7 i),
-and quantiles of the initial law of each weight. `deviation` says which of our laws and gradients ("gradient
-of b") are others, and why.
+An entry has no code, but its place, its commit or release (`version`), the date of that (`date`, where it is
+known) and the day on which it was run (`made`): output and gradients in float64 at weights, inputs and a
+loss that are the same formulas on both sides, entry i of the j-th array 0.4 sin(1 + j + 0.7 i), and quantiles
+of the initial law of each weight. `deviation` says which of our laws and gradients ("gradient of b") are
+others, and why.
 """
 
 import json

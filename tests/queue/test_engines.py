@@ -21,6 +21,7 @@ from physml.queue.engines import session, slurm
 from physml.queue.engines.job import Settings, job_of, read_settings
 from physml.queue.engines.session import Session, engine_of
 from physml.queue.engines.slurm import SlurmSettings, script
+from physml.records.costs import of_record
 from physml.run import history
 
 
@@ -136,10 +137,11 @@ def test_a_session_tells_how_runs_are_packed_and_which_are_blocked() -> None:
 
 def test_a_job_asks_for_what_its_runs_need():
     done, *specs = h.specs_of(h.odd("seed=0,1,2,3,4"))
-    cost = h.make(done)["cost"]
+    finished = h.make(done)
+    cost = finished["cost"]
     job = job_of(Settings(workers=2, cpus=2), ["run"], planning.plan(specs))
-    here = cost["sgemm_gflops"] / planning._gflops()
-    assert job.total_hours == pytest.approx(4 * here * (cost["cpu_s"] + cost["eval_cpu_s"]) / 3600)
+    here = planning._core().times(of_record(finished).core)
+    assert job.total_hours == pytest.approx(4 / here * (cost["cpu_s"] + cost["eval_cpu_s"]) / 3600)
     assert job.memory_gib >= 2 * 1.1 * cost["peak_memory_mib"] / 1024 and job.hours < 0.3 and job.gpus == 0
     assert job_of(Settings(hours=0.1), ["run"], planning.plan(specs)).hours == 0.1
     on_gpu = [planning.Planned(h.spec_of(h.odd("runtime.device=cuda")), "missing")]

@@ -18,6 +18,7 @@ from physml.base.errors import ConfigError, InputError
 from physml.queue import planning, scheduler, worker
 from physml.queue.scheduler import Outcome
 from physml.records import record
+from physml.records.costs import of_record
 from physml.run import progress, resources
 
 SLOW = {"step_s": 0.07}
@@ -61,9 +62,12 @@ def test_a_plan_tells_every_state(forked):
 
 def test_time_is_told_from_records_else_from_a_few_steps(forked, monkeypatch):
     done, other = h.specs_of(h.odd("seed=0,1", step_s=0.01))
-    cost = h.make(done)["cost"]
+    finished = h.make(done)
     (planned,) = planning.plan([other], probe=True)
-    here = planned.cost.sgemm_gflops / cost["sgemm_gflops"]  # core-hours count, of a core of this machine
+    cost, here = (
+        finished["cost"],
+        planned.cost.core.times(of_record(finished).core),
+    )  # hours are of a core of this machine
     assert planned.cost.hours * here == pytest.approx((cost["cpu_s"] + cost["eval_cpu_s"]) / 3600)
     assert planned.cost.ms_per_step * here == pytest.approx(1000 * cost["cpu_s"] / 12, abs=0.001)
     assert not forked

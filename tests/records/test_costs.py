@@ -8,6 +8,7 @@ from refusals import refuses
 from physml.base import paths
 from physml.base.errors import RecordError
 from physml.records import costs
+from physml.records.costs import Core
 
 COST = {
     "train_s": 50.0, "cpu_s": 30.0, "eval_s": 9.0, "eval_cpu_s": 6.0, "ms_per_step": 500.0,
@@ -31,8 +32,13 @@ def test_core_hours_are_cpu_time_or_of_old_records_the_clock_and_scaled_to_the_c
     assert costs.core_hours(RECORD | {"cost": None}) == 0
     cost = costs.of_record(RECORD)
     assert (cost.ms_per_step, cost.memory_mib, cost.gpu_mib) == (300.0, 300.0, None)
-    assert cost.on(120.0).hours == pytest.approx(cost.hours / 2) and cost.on(120.0).ms_per_step == 150.0
-    assert cost.on(None) is cost and costs.of_record(OLD).on(120.0) == costs.of_record(OLD)
+    twice = Core(120.0)
+    assert cost.on(twice).hours == pytest.approx(cost.hours / 2) and cost.on(twice).ms_per_step == 150.0
+    assert cost.on(Core()) is cost and costs.of_record(OLD).on(twice) == costs.of_record(OLD)
+    # Generations say more than products of large matrices, where both are known.
+    zen_4 = costs.of_record(RECORD | {"machine": RECORD["machine"] | {"microarchitecture": "Zen 4"}})
+    assert zen_4.on(Core(60.0, "Zen 5")).ms_per_step == pytest.approx(300.0 / 2.2)
+    assert zen_4.on(Core(120.0, "of 2040")).ms_per_step == 150.0
     assert costs.of_record(RECORD | {"status": "diverged"}) is None
     assert costs.of_record(gpu) is costs.of_record(RECORD, cpu=False) is None
     assert costs.of_record(gpu, cpu=False).gpu_mib == 300.0
@@ -55,7 +61,7 @@ def test_hours_of_settings_are_those_of_cpus_on_the_reference_core(tmp_path, mon
     monkeypatch.setattr(paths, "OWN_RESULTS", tmp_path)
     kinds = {"a-cpu-auto": 2.0, "b-cuda-auto": 3.0, "c-cpu-torch": None, "d-cpu-auto": 4.0}
     lines = {key: {"key": key, "experiment": "x", "hours": hours} for key, hours in kinds.items()}
-    lines["a-cpu-auto"]["sgemm_gflops"] = 2 * costs.REFERENCE_GFLOPS
+    lines["a-cpu-auto"]["sgemm_gflops"] = 2 * costs.REFERENCE.sgemm_gflops
     costs.write(tmp_path, lines)
     assert costs.hours_of_settings() == {"a": 4.0, "d": 4.0}
 
@@ -63,7 +69,7 @@ def test_hours_of_settings_are_those_of_cpus_on_the_reference_core(tmp_path, mon
 @pytest.mark.parametrize("wrong", ["9", -1.0, True, None, [2.0], float("nan"), float("inf"), 10**400])
 def test_what_is_no_measurement_counts_as_unknown(wrong):
     cost = costs.of_line(dict.fromkeys(("hours", "sgemm_gflops", "memory_mib"), wrong) | {"gpu_mib": 2})
-    assert cost == costs.Cost(gpu_mib=2) and cost.on(50.0) == cost
+    assert cost == costs.Cost(gpu_mib=2) and cost.on(Core(50.0)) == cost
 
 
 @pytest.mark.parametrize("wrong", ["[" * 100_000, '{"key": ["x"], "experiment": "e"}', '{"key": "x"}', "7"])

@@ -20,6 +20,7 @@ from physml.cli import main
 from physml.cli.distribution import pilot_command
 from physml.config import compose, conf_files
 from physml.estimators.layers import names
+from physml.records.searches import spread_of_search
 from physml.report.table.spec import find_table
 from scripts import readme_commands as readme
 
@@ -178,7 +179,12 @@ def test_means_and_spreads_in_words_are_those_of_the_tables_of_the_page_and_sear
         assert {" ".join(pair.split()) for pair in said} <= known | NO_CELL, path.name
     stored = [p for p in (ROOT / "results" / "search").glob("*.json") if "-repeat" not in p.name]
     random = [path for path in stored if "design" not in json.loads(text_of(path))]
-    assert f"{len(random)} of {len(stored)}, are of an earlier form" in text_of("docs/search.md")
+    page = text_of("docs/search.md")
+    assert f"{len(random)} of {len(stored)}, are of an earlier form" in page
+    assert f"\n{spread_of_search('g2-texas-g2_sage')}\n" in page
+    for ident in ("fitzhugh_nagumo-cornn", "sequence-fitzhugh_nagumo-lem"):
+        spread = spread_of_search(ident)
+        assert spread and f"({spread.ratio:.3g} after " in page, spread
 
 
 @each("path", [*PAGES, *sorted((ROOT / "conf").rglob("*.yaml"))])

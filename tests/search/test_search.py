@@ -70,8 +70,10 @@ class Simulated:
         self.value, self.records, self.most = value, {}, None
         for module in (staged_search, search_trials):
             monkeypatch.setattr(module, "existing", lambda spec: self.records.get(spec.label))
-        monkeypatch.setattr(staged_search, "scheduler", types.SimpleNamespace(carry_out=self.carry_out))
-        monkeypatch.setattr(staged_search, "planning", types.SimpleNamespace(plan=lambda specs, **_: specs))
+        made_here = types.SimpleNamespace(carry_out=self.carry_out, maker=lambda: None)
+        monkeypatch.setattr(staged_search, "scheduler", made_here)
+        self.planning = types.SimpleNamespace(plan=lambda specs, **_: specs, refuse_long=lambda _: None)
+        monkeypatch.setattr(staged_search, "planning", self.planning)
         monkeypatch.setattr(staged_search.TrialStore, "update", lambda *_: None)
 
     def carry_out(self, specs, *, ended=lambda _: None, **_):
@@ -310,6 +312,18 @@ def test_one_command_makes_a_group_with_equal_trials(conf, monkeypatch, capsys, 
     assert out[1].split()[:2] == ["10", "10"] and out[-1].split()[:2] == ["14", "14"]
 
 
+def test_runs_of_more_than_a_day_are_asked_for(conf, monkeypatch):
+    def refuse(planned):
+        raise ConfigError(f"{planned[0].label} takes about 95 core-hours on this machine.")
+
+    write(conf)
+    runs = Simulated(monkeypatch, by_rate)
+    runs.planning.refuse_long = refuse
+    refuses(ConfigError, "takes about 95 core-hours", carried_out)
+    assert not runs.records
+    assert carried_out(yes=True) == 0 and runs.records
+
+
 def test_repeats_have_files_of_their_own_and_show_the_spread(conf, simulate, capsys):
     """The final test scores of their winners decide, and the settings of the row stay."""
     runs, own = simulate(by_rate)
@@ -328,6 +342,7 @@ def test_repeats_have_files_of_their_own_and_show_the_spread(conf, simulate, cap
     assert len([label for label in runs.records if "/final" in label]) == 3 * len(seeds)
     spread = search_results.spread_of_search(ID)
     means = [repeat["final"]["mean"] for repeat in repeats]
+    assert [repeat["final"]["means"]["test/rmse"] for repeat in repeats] == means
     assert spread.values == tuple(means) and spread.best == min(means) and spread.worst == max(means)
     assert spread.sd == pytest.approx(statistics.stdev(means))
     assert str(spread) in capsys.readouterr().out
@@ -337,6 +352,12 @@ def test_repeats_have_files_of_their_own_and_show_the_spread(conf, simulate, cap
     assert main.main(["search", LSTM, "--repeat", "3", "--missing"]) == 0 and not runs.records
     assert str(spread) in capsys.readouterr().out
     assert not search_plan.plan(LSTM, repeats=3, missing=True)
+    for i, repeat in enumerate(repeats[:2], 1):  # columns of other metrics of the runs know the spread too
+        repeat["final"]["means"]["test/accuracy"] = 0.5 + 0.1 * i
+        search_results.results_path(f"{ID}-repeat{i}").write_text(json.dumps(repeat))
+    another = search_results.spread_of_search(ID, "accuracy", "higher")
+    assert another == search_results.SearchSpread("accuracy", "higher", (0.6, 0.7))
+    assert search_results.spread_of_search(ID, "roc_auc", "higher") is None
     other = repeats[2] | {"search": repeats[2]["search"] | {"trials": 5}}
     search_results.results_path(f"{ID}-repeat3").write_text(json.dumps(other))
     assert search_results.spread_of_search(ID).values == tuple(means[:2])  # the third was another search
@@ -600,6 +621,27 @@ def test_a_search_whose_trials_all_diverge_chooses_none(conf, monkeypatch):
     refuses(RunFailed, f"no trial of {ID} gave a number", carried_out)
 
 
+def test_where_all_that_go_on_diverge_the_next_best_take_their_place(conf, simulate, monkeypatch):
+    _, before = simulate(by_rate)
+    ranked = sorted(before["trials"], key=lambda row: row["means"][0])
+    rates = [row["point"]["optim.lr"] for row in ranked]
+
+    def diverging(n):
+        return lambda config: (
+            None if config["seed"] == 1001 and config["optim"]["lr"] in rates[:n] else by_rate(config)
+        )
+
+    _, after = simulate(diverging(2))  # both that go on, on their second seed
+    assert after["best"]["trial"] == ranked[2]["trial"] and after["stages"][1]["trials"] == 4
+    ends = {row["trial"]: row["status"] for row in after["trials"]}
+    assert [ends[row["trial"]] for row in ranked] == ["diverged", "diverged", "finished", "finished"]
+    _, after = simulate(diverging(1))
+    assert after["best"]["trial"] == ranked[1]["trial"] and after["stages"][1]["trials"] == 2
+    write(conf)
+    Simulated(monkeypatch, diverging(4))
+    refuses(RunFailed, "gave a number in every stage", carried_out)
+
+
 def test_a_search_with_a_failed_run_writes_nothing_and_makes_it_next_time(conf, monkeypatch, capsys):
     write(conf, **ONE)
     runs = Simulated(monkeypatch, by_rate)
@@ -610,7 +652,7 @@ def test_a_search_with_a_failed_run_writes_nothing_and_makes_it_next_time(conf, 
         return scheduler.Outcome({specs[-1].label: 1})
 
     with monkeypatch.context() as patch:
-        patch.setattr(staged_search, "scheduler", types.SimpleNamespace(carry_out=one_fails))
+        patch.setattr(staged_search.scheduler, "carry_out", one_fails)
         assert carried_out() == 1
     assert "1 of 3 runs lack a result (1 failed). The settings stay" in capsys.readouterr().err
     assert not search_results.results_path(ID).exists()
@@ -660,7 +702,7 @@ def test_a_search_has_the_name_of_its_results_and_rows_tasks_and_repeats_have_ow
         says = rf"there is no search {name}\. Did you mean lem.fitzhugh_nagumo-lstm"
         refuses(ConfigError, says, carried_out, name)
     # The same luck in all columns of a table would look like a difference between models.
-    specs = [search.load_search(f"sequence/{name}") for name in ("recall-lstm", "recall-gru", "parity-lstm")]
-    assert len({spec.sampler_seed(repeat) for spec in specs for repeat in range(5)}) == 15
-    pair = [search.load_search(f"sequence/{name}-lem") for name in ("japanese_vowels", "osu_leaf")]
-    assert len({spec.sampler_seed(0) for spec in pair}) == 1, "docs/search.md says that these share it"
+    names = ("recall-lstm", "recall-gru", "parity-lstm", "japanese_vowels-lem", "osu_leaf-lem")
+    specs = [search.load_search(f"sequence/{name}") for name in names]
+    assert len({spec.sampler_seed(repeat) for spec in specs for repeat in range(5)}) == 25
+    assert search.load_search("sequence/fitzhugh_nagumo-lem").sampler_seed(0) == 20410273, "as recorded"

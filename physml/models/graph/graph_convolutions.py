@@ -89,6 +89,8 @@ class GatedConvolution(nn.Module):
     Source: Bresson and Laurent 2017, https://arxiv.org/abs/1711.07553, equation 11; normalised, as GatedGCN:
     Dwivedi et al. 2020, https://arxiv.org/abs/2003.00982.
     Choices: edges have no features here, and so none that a layer passes on.
+    Init: that of a torch Linear, as in the code of GatedGCN; in that of the first paper uniform on [-k, k],
+    k = (2 / d_in)^(1/2), biases 0.
     Args:
         d_in: channels in.
         d_out: channels out.
@@ -195,7 +197,9 @@ class MixtureConvolution(nn.Module):
 
     Source: Monti et al., CVPR 2017, https://arxiv.org/abs/1611.08402, equations 11 and 12; places by degrees:
     Dwivedi et al. 2020, https://arxiv.org/abs/2003.00982.
-    Init: mu standard normal, s 1, W Glorot uniform, b 0.
+    Choices: b is added before the activation of a stack, in the code of the second paper behind its ReLU.
+    Init: mu standard normal, s 1, W Glorot uniform, b 0; in that code mu normal with deviation 0.1 and W
+    Glorot normal with the gain of a ReLU.
     Args:
         d_in: channels in.
         d_out: channels out.

@@ -24,7 +24,8 @@ class GraphTransformer(nn.Module):
 
     Source: Dwivedi and Bresson 2020, https://arxiv.org/abs/2012.09699, equations 2 to 6.
     Choices: no positional encoding, so that nodes know their place by their neighbours alone; a node that
-    receives nothing has no sum.
+    receives nothing has no sum. The authors' code drops before O and W_2, not behind them, and cuts scores at
+    -5 and 5 before the softmax.
     Args:
         d_in: H, a multiple of A.
         n_layers: number of blocks.

@@ -42,7 +42,8 @@ class LINK(nn.Module):
 
     W has a row for each node, so that it knows one graph alone; features are not looked at. This is the net's
     decoder=layer, before which nothing happens. With H channels and a linear decoder W is a product of two
-    matrices, of rank H.
+    matrices, of rank H. A[i, j] = 1 where i receives from j; the code of Lim et al. has those that i sends
+    to: `task.edges=reversed` where edges go one way.
 
     Source: Zheleva and Getoor, WWW 2009, https://doi.org/10.1145/1526709.1526781; as a baseline: Lim et al.,
     NeurIPS 2021, https://arxiv.org/abs/2110.14446.

@@ -21,7 +21,7 @@ class LINKX(nn.Module):
 
     and a perceptron of h, whose last layer is the net's decoder: no message passes, and W_A has a row for
     each node, so that it knows one graph alone. A[i, j] = 1 where i receives from j; the code has those that
-    i sends to, the same where edges go both ways, as it makes them.
+    i sends to: the same where edges go both ways, `task.edges=reversed` where they go one way.
 
     Source: Lim et al., NeurIPS 2021, https://arxiv.org/abs/2110.14446, equations 5 to 7.
     Choices: one layer each for links and features, and no batch norm.

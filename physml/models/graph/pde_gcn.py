@@ -30,7 +30,8 @@ class PDEGCN(nn.Module):
     enough, and the wave keeps an energy.
 
     Source: Eliasof et al., NeurIPS 2021, https://arxiv.org/abs/2108.01938, section 3. w, the mixed form and
-    the start of K are those of published code of it, whose layer has a ReLU in place of tanh.
+    the start of K are those of its authors' code, known to us by copies of others; its layer has a ReLU in
+    place of tanh.
     Choices: d counts what a node receives, and one more, as in a graph convolution.
     Init: K the identity, s 1/2.
     Args:

@@ -28,10 +28,10 @@ class IncrementalRNN(nn.Module):
     At the equilibrium :math:`g + h_{n-1}` does not depend on :math:`h_{n-1}`, so that
     :math:`\partial h_n / \partial h_{n-1} = -I`: gradients neither vanish nor explode.
 
-    Source: Kag, Zhang and Saligrama, ICLR 2020, https://openreview.net/forum?id=HylpqA4FwS. Its code is not
-    public. Start, step and learned sizes are those of a public cell of others, which cites the paper,
-    https://github.com/YunYunY/OnlineRNN, and, with further terms, of the code of `TARNN`, by the same
-    authors.
+    Source: Kag, Zhang and Saligrama, ICLR 2020, https://openreview.net/forum?id=HylpqA4FwS. No code of it by
+    its authors could be had. Start, step and learned sizes are those of a public cell of others, which cites
+    the paper, https://github.com/YunYunY/OnlineRNN, and, with further terms, of the code of `TARNN`, by the
+    same authors.
     Choices: g starts at h_{n-1}, as in both; from 0, one small step would forget all of h. They have an eta
     for every step of the sequence too; here the K of them serve all steps, so any length will do. U is free;
     OnlineRNN has :math:`P = I + V_2 V_1` of low rank instead, and once more around the sum,

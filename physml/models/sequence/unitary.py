@@ -88,7 +88,8 @@ class UnitaryRNN(ComplexRNN):
     with b > 0 is 1 + b over the smoothed modulus: from a zero state, gradients overflow while the inputs
     are zero.
     Init: angles uniform on [-pi, pi], v on [-1, 1], b on [-0.01, 0.01], V Glorot uniform, Pi drawn; parts of
-    the first state uniform, so that its norm is about 1.
+    the first state uniform, so that its norm is about 1. The code draws v within (3 / (1 + H))^(1/2) of 0,
+    which is the same law of W.
 
     Args:
         d_in: D.
@@ -146,8 +147,8 @@ class FullCapacityURNN(ComplexRNN):
     is trained by the optimizer of all weights, as expRNN does for orthogonal matrices, so training differs.
     The exponential is taken in double precision. The first state is trained, and the modulus smoothed near 0,
     as in its code; see `UnitaryRNN`.
-    Init: W_0 drawn from the uniform (Haar) distribution, K zero, b uniform on [-0.01, 0.01], V Glorot
-    uniform, parts of the first state uniform, so that its norm is about 1.
+    Init: W_0 drawn from the uniform (Haar) distribution, in the code as the matrix of a uRNN; K zero, b
+    uniform on [-0.01, 0.01], V Glorot uniform, parts of the first state uniform, so that its norm is about 1.
 
     Args:
         d_in: D.

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from physml.base.errors import ConfigError, suggest
-from physml.records.costs import REFERENCE_GFLOPS, Rest, core_hours, of_record, rest, seconds
+from physml.records.costs import REFERENCE, Rest, core_hours, of_record, rest, seconds
 from physml.records.schema import Record, scores_of
 from physml.records.searches import SearchSpread
 from physml.report.outcome import State
@@ -62,6 +62,7 @@ class CellResult:
     wanted: int = 0
     lost: int = 0  # runs that have diverged, or have finished without a finite number
     solved: int | None = None  # how many of the done runs reach the column's threshold; None: it has none
+    groups: tuple[list[float], list[float]] | None = None  # the runs, where they fall in two groups
     settings: Settings | None = None
     comparison: Comparison | None = None
     within: Bounds | None = None  # interval of the mean on these very splits
@@ -199,7 +200,7 @@ def recorded(
 def _rest(runs: Runs, hours: Mapping[str, float]) -> Rest:
     """The runs of an experiment that are neither finished nor diverged, and what they cost."""
     ended = len(runs.finished) + runs.diverged
-    costs = [cost.on(REFERENCE_GFLOPS) for record in runs.finished.values() if (cost := of_record(record))]
+    costs = [cost.on(REFERENCE) for record in runs.finished.values() if (cost := of_record(record))]
     each = _median(cost.hours for cost in costs) or hours.get(runs.identity or "")
     return rest(len(runs.places) - ended, each)
 
@@ -238,6 +239,7 @@ def _cell(
         wanted=len(runs.places),
         lost=runs.diverged + len(some) - len(values),
         solved=solved(values, column),
+        groups=stats.two_groups(stats.independent(values, spec.spread)),
         settings=runs.settings if some else None,
         comparison=comparison,
         search=search,

@@ -1,6 +1,6 @@
 """The lines below a table: rules, margins, protocol, code, machine and data."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from physml.records.costs import Rest
@@ -10,7 +10,7 @@ from physml.report.table.collect import Table
 from physml.report.table.facts import Facts
 from physml.report.table.numbers import decimals
 from physml.report.table.ranks import rank_rules
-from physml.report.table.spec import TableSpec
+from physml.report.table.spec import Column, TableSpec
 
 INTERVAL, TESTED, EACH = (f"{100 * level:.0f} %" for level in (LEVEL, LEVELS[1], (1 - LEVELS[1]) / 2))
 OURS = f"Ours: mean ± sd over runs, {INTERVAL} t-interval of the mean, best single run."
@@ -83,7 +83,8 @@ def fact_lines(table: Table) -> list[str]:
             "are wider than they need be"
         )
     lines += within_lines(table)
-    lines += search_lines(table)
+    lines += search_lines(table, spec.columns)
+    lines += group_lines(table, spec.columns)
     protocols = ", ".join(f"{c.key}: {c.protocol}" for c in spec.columns)
     lines.append(f"Protocol: {protocols}")
     if facts.rules:
@@ -146,9 +147,9 @@ def within_lines(table: Table) -> Iterator[str]:
             yield f"On these splits alone, random in the starts only ({column.key}): {'; '.join(texts)}"
 
 
-def search_lines(table: Table) -> Iterator[str]:
+def search_lines(table: Table, columns: Sequence[Column]) -> Iterator[str]:
     """How far a search that is repeated with other points moves the test score of a row."""
-    for column in table.spec.columns:
+    for column in columns:
         places = decimals(table, column)
         texts = [
             f"{cell.row} ± {search.sd:.{places}f} (best {search.best:.{places}f}, "
@@ -158,6 +159,32 @@ def search_lines(table: Table) -> Iterator[str]:
         ]
         if texts:
             yield f"Searches made anew with other points, search ± sd ({column.title}): {'; '.join(texts)}"
+
+
+def group_lines(table: Table, columns: Sequence[Column], most: int | None = None) -> Iterator[str]:
+    """The cells whose runs fall in two groups, so that their mean is near none of them.
+
+    Of more than `most` the names alone.
+    """
+    cells = {c.title: [cell for cell in table.column(c.key) if cell.groups] for c in columns}
+    short = most is not None and sum(map(len, cells.values())) > most
+    texts = []
+    for title, those in cells.items():
+        names = [
+            cell.row if short else f"{cell.row} {' and '.join(map(_group, cell.groups or ()))}"
+            for cell in those
+        ]
+        if names:
+            texts.append(f"{f'{title}: ' if len(columns) > 1 else ''}{', '.join(names)}")
+    if texts:
+        what = "Means of splits" if table.spec.spread == "splits" else "Runs"
+        more = " (--long)" if short else ""
+        yield f"{what} in two groups, near neither of which their mean is{more}: {'; '.join(texts)}"
+
+
+def _group(values: Sequence[float]) -> str:
+    ends = dict.fromkeys(f"{value:.3g}" for value in (min(values), max(values)))
+    return f"{len(values)} at {' to '.join(ends)}"
 
 
 def reason_lines(spec: TableSpec) -> Iterator[str]:

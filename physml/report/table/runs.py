@@ -82,9 +82,11 @@ class Runs:
         about = self.first.get("provenance") or {}
         if about.get("kind") != "searched-here" or not about.get("search"):
             return None
-        spread = spread_of_search(Path(about["search"]).stem)
-        alike = spread and column.metric == f"test/{spread.metric}"
-        return spread.scaled(column.scale) if spread and alike else None
+        part, _, metric = column.metric.partition("/")
+        if part != "test":
+            return None
+        spread = spread_of_search(Path(about["search"]).stem, metric, column.better)
+        return spread and spread.scaled(column.scale)
 
     @property
     def test_to_train(self) -> float | None:

@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from physml.report.outcome import NO_VERDICT, NOT_RUN, SIX, Outcome, outcome_of, signed, words_of
 from physml.report.stats.summary import Summary
 from physml.report.table.collect import CellResult, Table
-from physml.report.table.fact_text import search_lines
+from physml.report.table.fact_text import group_lines, search_lines
 from physml.report.table.numbers import (
     BRIEF,
     bare_mean,
@@ -323,7 +323,8 @@ class View:
     def below(self) -> Iterator[str]:
         if legend := self._legend():
             yield legend
-        yield from search_lines(self.table)
+        yield from group_lines(self.table, self.columns, NAMED)
+        yield from search_lines(self.table, self.columns)
         yield from self._without_runs()
         if self.left:
             names = "; ".join(row.label for row in self.left)

@@ -26,11 +26,19 @@ from physml.models.graph.gnn import PairNorm
 from physml.models.graph.gprgnn import GPRGNN
 from physml.models.graph.graph_layers import GraphAttention, GraphConvolution, TransformerAttention
 from physml.models.graph.graph_propagation import Spread
-from physml.models.graph.graphcon import GraphCON
+from physml.models.graph.graph_transformer import GraphTransformer
+from physml.models.graph.graphcon import (
+    CitationGraphCON,
+    CoupledCitationGraphCON,
+    GraphCON,
+    LateCitationGraphCON,
+)
 from physml.models.graph.h2gcn import H2GCN
 from physml.models.graph.linkx import LINKX
 from physml.models.graph.mixhop import MixHop
+from physml.models.graph.mpnn import MPNN
 from physml.models.graph.phdgn import PHDGN
+from physml.models.graph.spline import SplineCNN
 
 
 class WithHead(nn.Module):
@@ -73,6 +81,10 @@ def gat(k: int) -> GraphAttention:
     return GraphAttention(4 * k, 4 * k, n_heads=4)
 
 
+def by_sender(k: int) -> TransformerAttention:
+    return TransformerAttention(3 * k, d_attention=4 * k, n_heads=2, normalize="sender")
+
+
 LAYERS: dict[str, Make] = {
     "graphcon_gcn_v1": lambda k: GraphCON(  # of 5 channels: with 3 no unit of its ReLU is ever on
         GraphConvolution(5 * k, 5 * k), 3, residual="official-v1", **STEPS
@@ -81,6 +93,9 @@ LAYERS: dict[str, Make] = {
     "graphcon_gat": lambda k: GraphCON(
         gat(k), 3, activation="elu", residual="plus", heads="official", **STEPS
     ),
+    "graphcon_citation": lambda k: CitationGraphCON(by_sender(k), T=2.5),
+    "graphcon_citation_late": lambda k: LateCitationGraphCON(by_sender(k), T=1.25, T_test=2.5).eval(),
+    "graphcon_citation_gcn": lambda k: CoupledCitationGraphCON(conv(k), T=2.5),
     "g2_gcn": lambda k: GradientGating(conv(k), 3, gate_coupling=conv(k), **MEAN),
     "g2_sage": lambda k: GradientGating(mean(k), 3, gate_coupling=mean(k), **MEAN),
     "g2_gat": lambda k: GradientGating(
@@ -99,7 +114,17 @@ LAYERS: dict[str, Make] = {
     "mixhop": lambda k: MixHop(3 * k, 2 * k, 2, activation="tanh"),
     "gcn": lambda k: GraphConvolution(3 * k, 2 * k),
     "gat": lambda k: GraphAttention(3 * k, 2 * k, n_heads=3),
+    "sage": lambda k: graph_layers.MeanConvolution(3 * k, 2 * k),
     "gin": lambda k: convolutions.IsomorphismConvolution(3 * k, 3 * k),
+    "graph_transformer": lambda k: GraphTransformer(4 * k, 2, n_heads=2),
+    "graph_transformer_batch": lambda k: GraphTransformer(4 * k, 2, n_heads=2, norm="batch"),
+    "gde": lambda k: MPNN(conv(k), 3, activation="tanh", step=0.3, shared_weights=True),
+    "gated_gcn": lambda k: MPNN(convolutions.GatedConvolution(3 * k, 3 * k), 2, step=1.0, batch_norm=True),
+    "res_gated_gcn": lambda k: MPNN(  # of 6 channels: with 3 no unit of its ReLU is ever on
+        convolutions.GatedConvolution(6 * k, 6 * k, normalized=False), 2
+    ),
+    "monet": lambda k: convolutions.MixtureConvolution(3 * k, 2 * k),
+    "splinecnn": lambda k: SplineCNN(5, 3 * k, 2, n_knots=3),
     "chebnet": lambda k: pytest.importorskip("torch_geometric.nn").ChebConv(3 * k, 2 * k, K=3),
     "pna": lambda k: convolutions.PrincipalConvolution(3 * k, 2 * k, delta=0.9),
     "dgn": lambda k: DirectionalConvolution(3 * k, 2 * k, delta=0.9, n_directions=2),
@@ -120,11 +145,14 @@ EDGES = {  # which a layer gets of the lines; others get undirected ones
     **dict.fromkeys(("g2_gcn", "g2_sage", "g2_gat", "adgn_sum", "adgn_gcn", "geom_gcn", "gprgnn"), "stored"),
     **dict.fromkeys(("ggcn", "linkx", "acm_gcn", "acm_gcn_variant"), "reversed"),
 }
+LOOP = torch.tensor([[N - 1], [N - 1]])  # of the node without an edge, which is 0 / 0 in the code of some
 
 
 def output(name: str, layer: nn.Module, x: Tensor) -> Tensor:
-    edges = directed(LINES.numpy(), EDGES.get(name, "undirected"))
-    y = layer(x) if name == "pairnorm" else layer(x, torch.from_numpy(edges))
+    edges = torch.from_numpy(directed(LINES.numpy(), EDGES.get(name, "undirected")))
+    if name.startswith("graph_transformer"):
+        edges = torch.cat([edges, LOOP], 1)
+    y = layer(x) if name == "pairnorm" else layer(x, edges)
     return torch.log_softmax(y, 1) if name in ("ggcn", "glognn") else y
 
 

@@ -80,3 +80,19 @@ def test_a_deviation_with_n_below_the_root_is_corrected_and_undeclared_digits_ar
 )
 def test_an_interval_is_cut_where_no_value_can_be(metric, better, unit, bounds):
     assert Column("a", metric, better, "clean", unit=unit, scale=100.0).bounds == bounds
+
+
+@given(st.lists(numbers, min_size=5, max_size=12))
+def test_two_groups_are_all_runs_with_a_gap_wider_than_either(values: list[float]) -> None:
+    if groups := stats.two_groups(values):
+        low, high = groups
+        assert low + high == sorted(values)
+        assert high[0] - low[-1] > 4 * max(low[-1] - low[0], high[-1] - high[0])
+        assert stats.two_groups([-value for value in values])
+    assert stats.two_groups([1.0, 1.0, 1.0, 9.0]) is None  # four
+    assert stats.two_groups([93.4, 93.4, 93.4, 93.4, 95.0]) is None  # a gap that is small beside the values
+
+
+def test_few_runs_without_groups_are_taken_for_such() -> None:
+    draws = np.random.default_rng(0).normal(size=(2000, 5))
+    assert sum(stats.two_groups(draw) is not None for draw in draws.tolist()) < 0.04 * len(draws)

@@ -353,13 +353,25 @@ def test_a_claim_that_names_an_amount_is_tested_on_it() -> None:
         refuses(ConfigError, says, lines, **amounts)
 
 
+def test_claims_that_name_a_factor_or_a_difference_are_tested_on_it() -> None:
+    named = re.compile(r"\bhal(f|ve)|\bthird\b|\d times\b|\d+ points|\d % below|from [\d.]+ to [\d.]+")
+    without = []
+    for path in sorted((CONF / "table").glob("*.yaml")):
+        claim = read_yaml(path).get("claim")
+        claim = {"text": claim} if isinstance(claim, str) else claim or {"text": ""}
+        if named.search(claim["text"]) and not claim.get("amounts"):
+            without.append(path.stem)
+    assert not without, without
+
+
 def test_searched_rows_are_named_together_and_repeats_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
     # In the unit of the column, and only for settings that the search found.
     spread = SearchSpread("rmse", "lower", (0.01, 0.02, 0.03))
-    monkeypatch.setattr("physml.report.table.runs.spread_of_search", {"toy-agrees": spread}.get)
+    spreads = {("toy-agrees", metric, "lower"): spread for metric in ("rmse", "rmse_last128")}
+    monkeypatch.setattr("physml.report.table.runs.spread_of_search", lambda *search: spreads.get(search))
     provenance = {"kind": "searched-here", "search": "results/search/toy-agrees.json"}
     table = collected(runs("agrees", *[0.02] * 3, provenance=provenance) + runs("worse", *[0.03] * 3))
-    (note,) = search_lines(table)
+    (note,) = search_lines(table, table.spec.columns[1:])
     assert "agrees ± 1.000 (best 1.000, worst 3.000, n = 3)" in note and "worse ±" not in note
     for long in (False, True):
         assert "agrees ± 1.000 (best" in on_terminal(document(table), 260, long=long)

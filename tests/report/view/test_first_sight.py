@@ -179,3 +179,15 @@ def test_a_name_that_there_is_not_is_an_error(text: str) -> None:
 @pytest.mark.parametrize("text", ["{A|x|times}", "{A//B//A|x|times}"])
 def test_times_need_two_rows(text: str) -> None:
     refuses(ConfigError, r"finding: times must be of two rows, A//B; got 'A", spec, finding={"text": text})
+
+
+def test_cells_whose_runs_fall_in_two_groups_are_named_with_their_numbers_or_if_many_without() -> None:
+    def below(*rows: str) -> str:
+        scores = (0.01, 0.011, 0.012, 0.09, 0.011)
+        runs = [record(f"t/{row}", seed, test={"rmse": s}) for row in rows for seed, s in enumerate(scores)]
+        return "\n".join(View(made(runs, seeds=[*range(5)])).below())
+
+    says = "Runs in two groups, near neither of which their mean is"
+    assert f"{says}: RMSE of x: A 4 at 1 to 1.2 and 1 at 9; RMSE of y: A 4" in below("a")
+    assert f"{says} (--long): RMSE of x: A, B, Q; RMSE of y: A, B, Q\n" in below("a", "b", "q")
+    assert says not in "\n".join(View(made()).below())
