@@ -24,15 +24,15 @@ def test_hours_stand_by_processor_and_those_of_gpus_apart() -> None:
         run(2.0, "NVIDIA H200", cpu="Intel"),
         run(1.0, "NVIDIA H200 + cpu", cpu="AMD EPYC"),
     ]
-    told = processors_text(runs)
-    assert told == (
+    said = processors_text(runs)
+    assert said == (
         "What the runs took by processor, each counted once. Core-hours: 120 on AMD EPYC (Zen 5), 7 on a "
         "processor not recorded, 1.2 on AMD EPYC (generation not recorded), 0.3 on AMD EPYC (Zen 4). "
         "GPU-hours: 2 on NVIDIA H200. Hours: 1 on NVIDIA H200, then cpu."
     )
     for seed in range(5):
-        assert processors_text(random.Random(seed).sample(runs, len(runs))) == told
-    assert text([], runs) == f"{text([])}\n{told}\n"
+        assert processors_text(random.Random(seed).sample(runs, len(runs))) == said
+    assert text([], runs) == f"{text([])}\n{said}\n"
 
 
 def test_cells_of_a_table_without_printed_numbers_are_counted_as_not_run() -> None:
