@@ -180,7 +180,7 @@ def group_lines(table: Table, columns: Sequence[Column], most: int | None = None
     if texts:
         what = "Means of splits" if table.spec.spread == "splits" else "Runs"
         more = " (--long)" if short else ""
-        yield f"{what} in two groups, near neither of which their mean is{more}: {'; '.join(texts)}"
+        yield f"{what} in two groups{more}: {'; '.join(texts)}"
 
 
 def _group(values: Sequence[float]) -> str:

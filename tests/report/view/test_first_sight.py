@@ -187,7 +187,7 @@ def test_cells_whose_runs_fall_in_two_groups_are_named_with_their_numbers_or_if_
         runs = [record(f"t/{row}", seed, test={"rmse": s}) for row in rows for seed, s in enumerate(scores)]
         return "\n".join(View(made(runs, seeds=[*range(5)])).below())
 
-    says = "Runs in two groups, near neither of which their mean is"
+    says = "Runs in two groups"
     assert f"{says}: RMSE of x: A 4 at 1 to 1.2 and 1 at 9; RMSE of y: A 4" in below("a")
     assert f"{says} (--long): RMSE of x: A, B, Q; RMSE of y: A, B, Q\n" in below("a", "b", "q")
     assert says not in "\n".join(View(made()).below())
