@@ -143,7 +143,7 @@ def test_networks_are_as_large_as_in_the_code(recipe: str) -> None:
 
 @pytest.mark.parametrize("recipe", ATTENTION)
 def test_attention_on_citations_is_as_the_code_runs_it(recipe: str) -> None:
-    """The loop of the code runs one epoch fewer than it is given, and no line of it reads two of its settings."""
+    """The loop of the code runs one epoch fewer than it is given; nothing reads two of the settings."""
     printed, config = paper_recipes()[recipe]["hyperparameters"], config_of(ATTENTION[recipe])
     net, model = config["net"], config["model"]
     attention = model["attention"]
