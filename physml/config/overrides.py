@@ -1,6 +1,7 @@
 """Overrides of the command line, by Hydra's grammar: expanded to multiruns, put into a config."""
 
 import itertools
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,7 @@ from physml.config.load import walk
 
 PARTS = ("model", "net", "task", "trainer", "optim", "runtime", "tracker")
 KEY = re.compile(r"\$\{\.*\w[\w.\[\]]*\}", re.ASCII)  # `${net.hidden}`, OmegaConf's form of another key
+MOST_RUNS = 100_000  # of one command
 GROUPS = ("experiment", *PARTS, "profile")
 SEED_OR_SPLIT = re.compile(r"(seed|split)=(\d{1,18})")  # of every run of a table: it needs no more grammar
 
@@ -19,7 +21,7 @@ def expand(overrides: list[str], names: Callable[[str], list[str]]) -> list[list
 
     names: the config names of a group.
     """
-    from hydra.core.override_parser.types import Glob
+    from hydra.core.override_parser.types import Glob, RangeSweep
 
     choices = []
     for text in overrides:
@@ -29,6 +31,8 @@ def expand(overrides: list[str], names: Callable[[str], list[str]]) -> list[list
         elif isinstance(override.value(), Glob):
             choices.append([f"{override.key_or_group}={name}" for name in _fitting(text, override, names)])
         elif override.is_discrete_sweep():
+            if isinstance(override.value(), RangeSweep):
+                _check_range(text, override.value())
             values = [f"{override.get_key_element()}={value}" for value in override.sweep_string_iterator()]
             if not values:
                 raise ConfigError(f"{text}: it has no values.")
@@ -37,7 +41,21 @@ def expand(overrides: list[str], names: Callable[[str], list[str]]) -> list[list
             raise ConfigError(
                 f"{text}: -m takes lists and ranges; continuous intervals belong to `physml search`."
             )
+    if (n := math.prod(map(len, choices))) > MOST_RUNS:
+        raise ConfigError(f"these overrides make {n} combinations; at most {MOST_RUNS} are taken at once.")
     return [list(combination) for combination in dict.fromkeys(itertools.product(*choices))]
+
+
+def _check_range(text: str, values: Any) -> None:
+    """ConfigError for a range without an end, or of more values than there may be runs."""
+    try:
+        n = sum(1 for _ in itertools.islice(values.range(), MOST_RUNS + 1)) if values.step else MOST_RUNS + 1
+    except (ValueError, ArithmeticError) as error:
+        raise ConfigError(f"{text}: {error}.") from error
+    if n > MOST_RUNS:
+        raise ConfigError(
+            f"{text}: a range has at most {MOST_RUNS} values, and a step that is not 0."
+        )
 
 
 def _fitting(text: str, override: Any, names: Callable[[str], list[str]]) -> list[str]:

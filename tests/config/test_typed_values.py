@@ -83,3 +83,14 @@ def test_other_numbers_are_read_as_they_look(tmp_path: Path) -> None:
     text = "a: 0\nb: 10\nc: 1_000\nd: 0x10\ne: '010'\nf: -3\ng: 0.1\nh: +7\n"
     values = {"a": 0, "b": 10, "c": 1000, "d": 16, "e": "010", "f": -3, "g": 0.1, "h": 7}
     assert read_yaml(write(tmp_path / "study.yaml", text)) == values
+
+
+@pytest.mark.parametrize(
+    "typed", ["seed=range(0,10,0)", "optim.lr=range(0,1,1e-9)", "optim.lr=range(0,1,0.0)"]
+)
+def test_a_range_without_an_end_or_of_too_many_values_is_refused(typed: str) -> None:
+    refuses(ConfigError, "at most 100000 values is taken, with a step that is not 0", expand, [typed], names)
+    refuses(
+        ConfigError, "make 250000 combinations", expand, ["seed=range(0,500)", "split=range(0,500)"], names
+    )
+    assert len(expand(["seed=range(0,10,3)", "optim.lr=range(0,1,0.25)"], names)) == 16
