@@ -53,9 +53,7 @@ def _check_range(text: str, values: Any) -> None:
     except (ValueError, ArithmeticError) as error:
         raise ConfigError(f"{text}: {error}.") from error
     if n > MOST_RUNS:
-        raise ConfigError(
-            f"{text}: a range has at most {MOST_RUNS} values, and a step that is not 0."
-        )
+        raise ConfigError(f"{text}: a range has at most {MOST_RUNS} values, and a step that is not 0.")
 
 
 def _fitting(text: str, override: Any, names: Callable[[str], list[str]]) -> list[str]:

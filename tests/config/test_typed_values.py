@@ -85,12 +85,9 @@ def test_other_numbers_are_read_as_they_look(tmp_path: Path) -> None:
     assert read_yaml(write(tmp_path / "study.yaml", text)) == values
 
 
-@pytest.mark.parametrize(
-    "typed", ["seed=range(0,10,0)", "optim.lr=range(0,1,1e-9)", "optim.lr=range(0,1,0.0)"]
-)
+@pytest.mark.parametrize("typed", ["seed=range(0,10,0)", "optim.lr=range(0,1,1e-9)", "seed=range(0,1,0.0)"])
 def test_a_range_without_an_end_or_of_too_many_values_is_refused(typed: str) -> None:
-    refuses(ConfigError, "at most 100000 values is taken, with a step that is not 0", expand, [typed], names)
-    refuses(
-        ConfigError, "make 250000 combinations", expand, ["seed=range(0,500)", "split=range(0,500)"], names
-    )
+    refuses(ConfigError, "at most 100000 values, and a step that is not 0", expand, [typed], names)
+    many = ["seed=range(0,500)", "split=range(0,500)"]
+    refuses(ConfigError, "make 250000 combinations", expand, many, names)
     assert len(expand(["seed=range(0,10,3)", "optim.lr=range(0,1,0.25)"], names)) == 16
