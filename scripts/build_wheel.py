@@ -22,6 +22,7 @@ INSIDE = {
 PACKED = (".yaml", ".py", ".safetensors", ".json")
 RUNS = Path("results/runs")  # what is packed there is shipped, without runs that belong to no table
 COSTS = Path("results/costs.jsonl")
+SEARCHES = Path("results/search")
 SHIPPED = "_records.jsonl.xz"
 # Keys of a run that no table reads, or that name files which a wheel does not have.
 LEFT_OUT = {
@@ -78,7 +79,7 @@ class BuildPy(build_py):
             *super().get_source_files(),
             "scripts/build_wheel.py",
             *(str(s) for s, _ in self._pairs()),
-            *map(str, [*_packs(), *([COSTS] if COSTS.exists() else [])]),
+            *map(str, [*_packs(), *_searches(), *([COSTS] if COSTS.exists() else [])]),
         ]
 
     def get_outputs(self, include_bytecode: bool = True) -> list[str]:
@@ -102,11 +103,19 @@ def _packs() -> list[Path]:
     return sorted(path for path in RUNS.rglob("runs.jsonl") if RUNS / "adhoc" not in path.parents)
 
 
+def _searches() -> list[Path]:
+    """Results of searches, without those that go on."""
+    return [path for path in sorted(SEARCHES.glob("*.json")) if not path.stem.endswith(".unfinished")]
+
+
 def _shipped_lines() -> Iterator[str]:
     """Each place below results/, then its lines, as physml/records/shipped.py reads them."""
     if COSTS.exists():
         yield COSTS.name
         yield from COSTS.read_text(encoding="utf-8").splitlines()
+    for path in _searches():
+        yield path.relative_to(SEARCHES.parent).as_posix()
+        yield json.dumps(json.loads(path.read_text(encoding="utf-8")), ensure_ascii=False)
     for path in _packs():
         yield path.parent.relative_to(RUNS.parent).as_posix()
         for line in path.read_text(encoding="utf-8").splitlines():

@@ -96,11 +96,13 @@ def results_folder(kind: str, own: bool = False) -> Iterator[Path]:
         raise unwritable(root / kind, error, variable) from error
 
 
-def out_file(text: str, forms: Collection[str]) -> Path:
-    """The file of --out, whose ending says its form."""
+def out_file(text: str, forms: Collection[str] = ()) -> Path:
+    """A file that a person named, to be written; with `forms` that of --out, whose ending says its form."""
     path = expanded(text)
-    if path.suffix.removeprefix(".") not in forms:
+    if forms and path.suffix.removeprefix(".") not in forms:
         raise InputError(f"--out must end in .{', .'.join(forms)}; got {text}.")
+    if path.exists() and not (path.is_file() or path.is_dir()):  # of a folder the writer says so
+        raise InputError(f"{text} is no file that can be written anew. Name another one.")
     return path
 
 
@@ -198,7 +200,7 @@ OPTIONS |= {
         "help": "a file of your own that the run used",
     },
     "--long": {"action": "store_true", "help": "all columns, comparisons, references, reasons and notes"},
-    "--rules": {"action": "store_true", "help": "how the verdicts are made"},
+    "--rules": {"action": "store_true", "help": "how the verdicts are made; trains nothing"},
     "--config-dir": {
         "type": Path,
         "metavar": "DIR",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from physml.base import files
 from physml.base.errors import ConfigError
-from physml.base.paths import display_path, expanded
+from physml.base.paths import display_path
 from physml.cli.console import Line, aligned, print_document, show_requested, terminal_width
 from physml.cli.options import (
     PUBLISHED,
@@ -20,6 +20,7 @@ from physml.cli.options import (
     VIEW,
     add_options,
     each,
+    out_file,
     results_folder,
     run_options,
     smoke_roots,
@@ -95,7 +96,9 @@ def _run(options: argparse.Namespace) -> int:
     # What cannot be is refused now, not after hours.
     paths = [tables.find_table(name, options.paper) for name in options.ids]
     for file in filter(None, (options.html, options.latex)):
-        expanded(file)
+        out_file(file)
+
+    options.no_run |= options.rules  # to read them trains nothing
 
     def show(path: Path) -> int:
         return (_settings if tables.kind_of(path) == "settings" else _results)(path, options)
@@ -195,7 +198,7 @@ def _write_page(spec: "TableSpec", requested: "RequestedRuns", options: argparse
     from physml.site.build import one_table
     from physml.site.content import results_of
 
-    out = expanded(options.html or f"{spec.id}.html")
+    out = out_file(options.html or f"{spec.id}.html")
     files.write_text(out, one_table(results_of(spec, requested)))
     print(f"written: {display_path(out)}")
 
@@ -209,7 +212,7 @@ def _latex(table: "Table", options: argparse.Namespace) -> None:
     if options.latex == "-":
         print(text, end="")
     else:
-        out = expanded(options.latex)
+        out = out_file(options.latex)
         files.write_text(out, text)
         print(f"written: {display_path(out)}")
 

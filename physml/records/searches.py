@@ -11,7 +11,8 @@ from typing import Any
 
 from physml.base import opened
 from physml.base.errors import RecordError
-from physml.base.paths import display_path, in_results, results_root
+from physml.base.paths import display_path, results_root, results_roots
+from physml.records import shipped
 
 Content = dict[str, Any]
 
@@ -28,8 +29,13 @@ def unfinished_path(ident: str) -> Path:
 
 def recorded(ident: str) -> Content | None:
     """The results of a search that has ended, here or, as of records, in the checkout or wheel."""
-    path = in_results("search", f"{ident}.json")
+    path = _recorded_path(ident)
     return _read(path) if path else None
+
+
+def _recorded_path(ident: str) -> Path | None:
+    paths = (root / "search" / f"{ident}.json" for root in results_roots())
+    return next((path for path in paths if path.exists() or shipped.lines(path)), None)
 
 
 def content_of_file(ident: str) -> Content | None:
@@ -42,7 +48,9 @@ def content_of_file(ident: str) -> Content | None:
 
 def _read(path: Path) -> Content:
     try:
-        content = converted(opened.read_json(path, opened.LARGE))
+        lines = shipped.lines(path)
+        stored = opened.parsed(lines[0].decode()) if lines else opened.read_json(path, opened.LARGE)
+        content = converted(stored)
         best = {"means": ()} | content["best"] if content["best"] else None
         for row in (*content["trials"], *filter(None, [best])):
             numbers = [row["value"], *row["means"]]
@@ -101,7 +109,7 @@ def converted(content: Content) -> Content:
 
 def is_done(ident: str) -> bool:
     """True if a search has ended."""
-    return in_results("search", f"{ident}.json") is not None and not unfinished_path(ident).exists()
+    return _recorded_path(ident) is not None and not unfinished_path(ident).exists()
 
 
 def state_text(ident: str) -> str:

@@ -1,6 +1,7 @@
 """`physml plot`, the LaTeX options of `physml table`, and what a run says at its end."""
 
 import gzip
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -86,6 +87,17 @@ def test_a_table_is_printed_for_a_paper(physml: Physml, own_roots: Path) -> None
     assert not (own_roots / "results" / "tables").exists()
     code, _, error = physml("table", "lem-4", "--no-run", "--bold-best")
     assert code == 2 and "--bold-best need --latex FILE" in error
+    pipe = own_roots / "pipe.tex"
+    os.mkfifo(pipe)
+    code, _, error = physml("table", "lem-4", "--no-run", "--latex", str(pipe))
+    assert code == 2 and "pipe.tex is no file that can be written anew" in error and pipe.is_fifo()
+
+
+def test_to_read_the_rules_of_a_table_trains_and_writes_nothing(physml: Physml, own_roots: Path) -> None:
+    code, out, _ = physml("table", "lem-4", "--rules", "--seeds", "0")
+    assert code == 0 and "two one-sided tests" in out
+    assert not (own_roots / "results").exists() or not any((own_roots / "results").rglob("*.json"))
+    assert not (own_roots / "results" / "tables").exists()
 
 
 def test_the_end_of_a_run_names_its_files_and_what_was_typed(own_roots: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from physml.base import paths
 from physml.base.paths import OWN_RESULTS, ROOT
-from physml.records import costs, record, shipped
+from physml.records import costs, record, searches, shipped
 from physml.report.compare.rerun import verdict
 
 FOLDERS = ("lem/fitzhugh_nagumo-lem", "g2/texas-mlp")
@@ -28,6 +28,9 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (tmp_path / "results" / "runs" / name).mkdir(parents=True)
         source = OWN_RESULTS / "runs" / (name if name in FOLDERS else FOLDERS[0])
         shutil.copy(source / record.PACK, tmp_path / "results" / "runs" / name)
+    (tmp_path / "results" / "search").mkdir()
+    for file in (OWN_RESULTS / "search").glob("g2-texas-g2_sage*.json"):
+        shutil.copy(file, tmp_path / "results" / "search")
     line = '{"key": "a-cpu-auto", "experiment": "x", "hours": 2.0}\n'
     (tmp_path / "results" / "costs.jsonl").write_text(line)
     monkeypatch.chdir(tmp_path)
@@ -45,6 +48,18 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def _forget() -> None:
     shipped._packs.cache_clear()
     record._shipped.cache_clear()
+
+
+def test_searches_and_their_repeats_are_those_of_the_checkout(wheel: Path) -> None:
+    ident = "g2-texas-g2_sage"
+    shipped_ones = [searches.recorded(name) for name in (ident, f"{ident}-repeat5")]
+    spread = searches.spread_of_search(ident)
+    assert searches.is_done(ident) and not searches.is_done("g2-texas-gcn")
+    assert searches.recorded("g2-texas-gcn") is None
+    paths.OWN_RESULTS.mkdir(exist_ok=True)
+    (paths.OWN_RESULTS / "search").symlink_to(OWN_RESULTS / "search")
+    assert [searches.recorded(name) for name in (ident, f"{ident}-repeat5")] == shipped_ones
+    assert searches.spread_of_search(ident) == spread and len(spread.values) == 5
 
 
 def test_they_are_the_runs_of_the_packs_without_what_no_table_reads(wheel: Path) -> None:

@@ -16,7 +16,7 @@ from physml.base.paths import ROOT
 
 pytestmark = pytest.mark.slow
 
-FOLDERS = ("physml", "conf", "tasks", "results/runs", "results/weights")
+FOLDERS = ("physml", "conf", "tasks", "results/runs", "results/search", "results/weights")
 FILES = ("pyproject.toml", "constraints.txt", "README.md", "LICENSE", "scripts/build_wheel.py")
 
 
