@@ -102,11 +102,15 @@ def read_mapping(path: Path) -> dict[str, Any]:
 
 
 def parsed(text: str) -> Any:
-    """The value of JSON. Errors: ValueError, also for depth and for whole numbers that no float holds."""
+    """The value of JSON. Errors: ValueError, also for depth, NaN and whole numbers that no float holds."""
     try:
-        return json.loads(text, parse_int=_whole if LONG.search(text) else None)
+        return json.loads(text, parse_int=_whole if LONG.search(text) else None, parse_constant=_no_number)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name}, which is no number of JSON")
 
 
 def _whole(digits: str) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from physml.base import opened
 from physml.base.errors import DataError, InputError
+from physml.base.text import brief
 
 PACKAGE = Path(__file__).resolve().parents[1]
 ROOT = PACKAGE.parent  # the checkout, or the site-packages of an installed wheel
@@ -16,10 +17,13 @@ CONSTRAINTS = PACKAGE / "_constraints.txt" if INSTALLED else ROOT / "constraints
 SHIPPED = PACKAGE / "_records.jsonl.xz"  # in a wheel: its runs, read as a results folder
 HOME = Path.cwd() if INSTALLED else ROOT  # what is written goes below: never into site-packages
 OWN_RESULTS = HOME / "results"
+LONGEST_NAME = 255  # bytes
 
 
 def expanded(text: str) -> Path:
-    """The path with `~` as a home folder. InputError where that has none."""
+    """The path, `~` as a home folder. InputError where that has none, and where no file can be called so."""
+    if "\0" in text or any(len(os.fsencode(part)) > LONGEST_NAME for part in Path(text).parts):
+        raise InputError(f"{brief(repr(text), 60)}: no file can be called so.")
     try:
         return Path(text).expanduser()
     except RuntimeError as error:

@@ -110,10 +110,11 @@ def _jobs(text: str) -> int | None:
     return None if text == "auto" else count(text)
 
 
-def count(text: str) -> int:
+def count(text: str, most: int | None = None) -> int:
     """A whole number from 1 on, as a type of argparse."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on; got {text!r}")
+    if not text.isdecimal() or int(text) < 1 or (most and int(text) > most):
+        ends = f"from 1 to {most}" if most else "from 1 on"
+        raise argparse.ArgumentTypeError(f"must be a whole number {ends}; got {text!r}")
     return int(text)
 
 

@@ -1,12 +1,15 @@
 """`physml search`: settings of a row, found on validation data."""
 
 import argparse
+import functools
 import os
 from typing import Any
 
 from physml.base.paths import display_path
 from physml.cli.console import Line, aligned
 from physml.cli.options import ENGINE, JOBS, VERIFY, add_options, count, each
+
+MOST_REPEATS = 100
 
 
 def add(commands: Any) -> None:
@@ -29,7 +32,7 @@ def add(commands: Any) -> None:
     )
     search.add_argument(
         "--repeat",
-        type=count,
+        type=functools.partial(count, most=MOST_REPEATS),
         metavar="N",
         default=0,
         help="repeat it N times with other points, and show how far the final test scores are apart; "

@@ -68,8 +68,14 @@ def _started() -> "list[Planned]":
     from physml.queue import planning
     from physml.run.spec import RunSpec
 
+    def left_out(error: OSError) -> None:
+        print(f"{display_path(Path(error.filename))} cannot be read ({error.strerror}), and is left out")
+
     planned = []
-    for path in sorted(work_root().rglob("spec.json")):
+    folders = sorted(
+        Path(name) for name, _, inside in os.walk(work_root(), onerror=left_out) if "spec.json" in inside
+    )
+    for path in (folder / "spec.json" for folder in folders):
         try:
             spec = RunSpec.from_json(opened.read_json(path)["spec"])
             if spec.file == path:  # else a smoke run, or a folder that was moved

@@ -29,14 +29,15 @@ def pack(folder: Path, work: Path) -> int:
     old = record.pack_of(folder)
     if not own and not old.runs:
         return 0
-    runs, settings = dict(old.runs), dict(old.settings)
+    runs = {stem: run if "check" in run else record.checked(run) for stem, run in old.runs.items()}
+    settings = dict(old.settings)
     for path in own:
         setting, run = record.split(dict(record.read(path)))
         if record.stem_of(run) != path.stem:
             raise RecordError(
                 f"{display_path(path)} is the record of {record.stem_of(run)}. Give it that name."
             )
-        runs[path.stem] = run | {"check": record.check_of(run)}
+        runs[path.stem] = record.checked(run)
         settings[_setting_of(run)] = setting
     if len(own) == len(paths):  # else one that stays may need any of the settings
         named = {_setting_of(run) for run in runs.values()}

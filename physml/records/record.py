@@ -309,8 +309,7 @@ def write(path: Path, record: Mapping[str, Any]) -> None:
         present = False
     if not present:
         files.write_json(file, setting)
-    run = json.loads(files.json_text(run))  # its keys as text, as they are read
-    files.write_json(path, run | {"check": check_of(run)})
+    files.write_json(path, checked(run))
 
 
 def stem_of(run: Mapping[str, Any]) -> str:
@@ -336,9 +335,15 @@ def split(record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return shared, first | {"setting": digest_of(shared)} | {k: v for k, v in run.items() if k not in first}
 
 
-def check_of(run: Mapping[str, Any]) -> str:
-    """The hash of a run's content, which its file has as `check`, so that a changed digit is noticed."""
-    return digest_of({key: value for key, value in run.items() if key != "check"})
+def checked(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The content of a file with its hash, so that a changed digit is noticed; keys as text, as when read."""
+    read_back: dict[str, Any] = json.loads(files.json_text(content))
+    return {**read_back, "check": check_of(read_back)}
+
+
+def check_of(content: Mapping[str, Any]) -> str:
+    """The hash of the content of a file of a run or search, which has it as `check`."""
+    return digest_of({key: value for key, value in content.items() if key != "check"})
 
 
 def digest_of(setting: Mapping[str, Any]) -> str:

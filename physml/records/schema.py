@@ -120,11 +120,11 @@ SHARED = (
 )
 
 
-def problem(content: Any) -> str | None:
-    """The first fault in the content of a record, in a few words; None if it is sound."""
+def problem(content: Any, kind: Any = Record) -> str | None:
+    """The first fault in the content of a record or other file, in a few words; None if it is sound."""
     if too_deep(content):
         return f"it is nested more than {DEEPEST} levels deep"
-    if (fault := _check_of(Record)(content)) is None:
+    if (fault := _check_of(kind)(content)) is None:
         return None
     where, text = fault
     return f"its {'.'.join(where)} {text}" if where else f"it {text}"

@@ -7,14 +7,118 @@ import statistics
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
 from physml.base import opened
 from physml.base.errors import RecordError
 from physml.base.paths import display_path, results_root, results_roots
-from physml.records import shipped
+from physml.base.text import shown
+from physml.records import record, schema, shipped
 
-Content = dict[str, Any]
+Content = dict[str, Any]  # of a file: what SearchFile says
+
+
+class Described(TypedDict):
+    """A search as its study has it."""
+
+    experiment: str | None
+    metric: str
+    better: Literal["lower", "higher"]
+    trials: int
+    seed: int
+    set: dict[str, Any]
+    trial: dict[str, Any]
+    points: list[dict[str, Any]]
+    space: dict[str, Any]
+    stages: list[dict[str, Any]]
+    equal: list[str]
+
+
+class Interval(TypedDict):
+    """A range of numbers. hard: ends beyond which it is never widened."""
+
+    low: float
+    high: float
+    log: NotRequired[bool]
+    hard: NotRequired[list[float | None] | None]
+
+
+class AtBound(TypedDict):
+    """A best value on a bound, and where the bound has moved."""
+
+    key: str
+    side: str
+    value: float
+    bound: float
+    widened: float | None
+    reason: str | None
+
+
+class Draw(TypedDict):
+    """Trials drawn from one space, and the winner when they had run."""
+
+    trials: int
+    space: dict[str, Interval | list[Any]]
+    best: int | None
+    bounds: list[AtBound]
+
+
+class StageDone(TypedDict):
+    """A stage, and what it took."""
+
+    set: dict[str, Any]
+    seeds: list[int]
+    splits: list[int]
+    trials: int
+    runs: int
+    cpu_hours: float | None
+
+
+class Trial(TypedDict):
+    """A trial. means: of the validation metric over seeds and splits, by stage."""
+
+    trial: int
+    point: dict[str, Any]
+    value: float | None
+    status: Literal["finished", "pruned", "diverged", "missing", "waiting", "running"]
+    stage: int
+    means: list[float | None]
+
+
+class Best(TypedDict):
+    """The trial that won, and its values in the last stage."""
+
+    trial: int
+    point: dict[str, Any]
+    value: float
+    sd: float | None
+    values: list[float]
+
+
+class Final(TypedDict):
+    """Test scores of the final runs of a repeat."""
+
+    metric: str
+    mean: float
+    sd: float | None
+    values: list[float]
+    runs: int
+    means: NotRequired[dict[str, float]]
+
+
+class SearchFile(TypedDict):
+    """The file of a search, in the present form."""
+
+    search: Described
+    design: str
+    sampler_seed: int
+    scored: int
+    wants: int
+    best: Best | None
+    stages: list[StageDone]
+    rounds: list[Draw]
+    trials: list[Trial]
+    final: Final | None
 
 
 def results_path(ident: str) -> Path:
@@ -50,15 +154,35 @@ def _read(path: Path) -> Content:
     try:
         lines = shipped.lines(path)
         stored = opened.parsed(lines[0].decode()) if lines else opened.read_json(path, opened.LARGE)
+        if "check" in stored and stored["check"] != record.check_of(stored):
+            raise ValueError(f"its content has the hash {record.check_of(stored)}, not {stored['check']}")
         content = converted(stored)
-        best = {"means": ()} | content["best"] if content["best"] else None
-        for row in (*content["trials"], *filter(None, [best])):
-            numbers = [row["value"], *row["means"]]
-            if not all(number is None or isinstance(number, int | float) for number in numbers):
-                raise ValueError(f"trial {row['trial']} has a value that is no number")
+        if fault := schema.problem(content, SearchFile) or _mismatch(content):
+            raise ValueError(fault)
         return content
     except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise RecordError(f"{display_path(path)} is not the file of a search. Move it away.") from error
+        known = error.strerror if isinstance(error, OSError) else str(error)
+        why = f": {shown(known)}" if known and isinstance(error, OSError | ValueError) else ""
+        raise RecordError(f"{display_path(path)} is not the file of a search{why}. Move it away.") from error
+
+
+def _mismatch(content: Content) -> str | None:
+    """What does not fit together in a file whose values have the right types."""
+    rows, draws = content["trials"], content["rounds"]
+    spaces = [draw["space"] for draw in draws for _ in range(draw["trials"])]
+    if not content["stages"] or len(spaces) != len(rows):
+        return f"it has {len(content['stages'])} stages, and {len(rows)} trials of {len(spaces)}"
+    if [row["trial"] for row in rows] != [*range(len(rows))]:
+        return "its trials are not numbered in order"
+    named = [draw["best"] for draw in draws] + ([content["best"]["trial"]] if content["best"] else [])
+    if any(number is not None and not 0 <= number < len(rows) for number in named):
+        return "its best trial is none of its trials"
+    for row, space in zip(rows, spaces, strict=True):
+        for key, values in space.items():
+            point = row["point"].get(key)
+            if isinstance(values, dict) and (isinstance(point, bool) or not isinstance(point, int | float)):
+                return f"trial {row['trial']} has {point!r} for {key}, a range"
+    return None
 
 
 def converted(content: Content) -> Content:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from physml.base.errors import DataError
+from physml.base.errors import ConfigError, DataError
 
 MIB = 2**20
 SPARE = 0.05  # of the free memory stays free
@@ -102,9 +102,15 @@ def cores() -> int:
 
 
 def _granted(name: str) -> float | None:
-    """Resources that Slurm or Ray grants a job, which not every cluster enforces."""
+    """Resources that Slurm or Ray grants a job, which not every cluster enforces.
+
+    Errors: ConfigError for a variable of ours that has no number.
+    """
     text = os.environ.get(name, "")
-    return float(text) if text.isdecimal() and int(text) else None
+    sound = text.isdecimal() and int(text) > 0
+    if text and not sound and name.startswith("PHYSML_"):
+        raise ConfigError(f"{name} takes a whole number from 1 on; got {text!r}.")
+    return float(text) if sound else None
 
 
 def _quotas() -> Iterator[float]:

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from physml.base import files
-from physml.base.errors import DataError, PhysmlError, RecordError
+from physml.base.errors import DataError, InputError, PhysmlError, RecordError
 from physml.base.paths import OWN_RESULTS, PACKAGE, display_path, expanded, results_root, work_root
 from physml.config import conf_files
 from physml.config.load import walk
@@ -105,10 +105,13 @@ def kept_of(name: str) -> Path | None:
 def weights_of(run: str | Path | Mapping[str, Any]) -> Path:
     """The file of the weights of a run; arguments as in `load`. DataError where it is not there."""
     recorded: Mapping[str, Any] = {}
-    if not isinstance(run, Mapping) and Path(run).suffix == SUFFIX:
-        path = Path(run)
-    elif not isinstance(run, Mapping) and (Path(run) / NAME).is_file():
-        path = Path(run) / NAME
+    if not isinstance(run, str | Path | Mapping):
+        raise InputError(f"load takes the name of a run, a path or a record; got {run!r}.")
+    folder = None if isinstance(run, Mapping) else expanded(str(run))
+    if folder and folder.suffix == SUFFIX:
+        path = folder
+    elif folder and (folder / NAME).is_file():
+        path = folder / NAME
     elif kept := kept_of(str(run)):
         path = kept
     else:

@@ -22,6 +22,7 @@ from physml.base.paths import display_path
 from physml.config.studies import Found
 from physml.queue import planning, scheduler
 from physml.records import searches as results
+from physml.records.record import checked
 from physml.records.searches import Content
 from physml.run import state as run_state
 from physml.run.perform import existing
@@ -194,7 +195,7 @@ class StagedSearch(SearchTrials):
         """results/search/<id>.json, and the winner's row."""
         content = content_of(self)
         best, path = content["best"], results.results_path(self.id)
-        files.write_json(path, content)
+        files.write_json(path, checked(content))
         self.written = [display_path(path)]
         if not self.repeat:
             facts = {"drawn": len(self.points), "trials": content["scored"], "seeds": len(best["values"])}
@@ -207,7 +208,7 @@ class StagedSearch(SearchTrials):
     def unfinished(self) -> Content:
         """Write what there is."""
         content = content_of(self)
-        files.write_json(results.unfinished_path(self.id), content)
+        files.write_json(results.unfinished_path(self.id), checked(content))
         return content
 
 

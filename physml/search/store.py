@@ -77,6 +77,7 @@ class TrialStore:
             path = expanded(self.storage).absolute()
             path.parent.mkdir(parents=True, exist_ok=True)
             return _journal(path)
+        refuse_irregular(self.storage, self.place)
         try:
             self.database = self.database or storages.RDBStorage(
                 self.storage, engine_kwargs={"pool_pre_ping": True}
@@ -144,8 +145,11 @@ def _reached(place: str) -> Iterator[None]:
     with needed_by("a search"):
         import optuna
         import sqlalchemy
-    # RuntimeError: tables of another version of Optuna.
-    broken = (optuna.exceptions.OptunaError, sqlalchemy.exc.SQLAlchemyError, OSError, RuntimeError)
+    # RuntimeError: tables of another version of Optuna; the last three: values in them that are damaged.
+    broken = (
+        *(optuna.exceptions.OptunaError, sqlalchemy.exc.SQLAlchemyError, OSError, RuntimeError),
+        *(ValueError, LookupError, TypeError),
+    )
     try:
         yield
     except broken as error:
@@ -155,6 +159,20 @@ def _reached(place: str) -> Iterator[None]:
             f"{place} does not answer: {message}. Once it does, the same command goes on. "
             "If it is damaged, delete it: it is made again from the records."
         ) from error
+
+
+def refuse_irregular(storage: str, place: str) -> None:
+    """DataError where a link, FIFO or device is in place of one of SQLite's files, for it would follow it."""
+    from sqlalchemy import make_url
+
+    url = make_url(storage)
+    if not url.drivername.startswith("sqlite") or not url.database or url.database == ":memory:":
+        return
+    for ending in ("", "-journal", "-wal", "-shm"):
+        if kind := opened.irregular(Path(url.database + ending)):
+            raise DataError(
+                f"{place}{ending} is {kind}, expected a file. Delete it: it is made again from the records."
+            )
 
 
 def _journal(path: Path) -> Any:

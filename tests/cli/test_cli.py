@@ -128,6 +128,8 @@ WRONG = [
     ("list --measure", "--measure is for tasks: physml list tasks --measure"),
     ("list models --measure", "--measure is for tasks: physml list tasks --measure"),
     ("site --out ~nosuchuser/x", "there is no home folder for ~nosuchuser"),
+    (f"run task=hf model=lstm task.name={'x' * 300}", r"'x+ \.\.\.: no file can be called so"),
+    ("search sequence/recall-lem --repeat 1000000000 --plan", "must be a whole number from 1 to 100"),
     ("table lem-4 --no-run --html ~nosuchuser/x", "there is no home folder for ~nosuchuser"),
     ("table lem-4 --no-run --latex ~nosuchuser/x", "there is no home folder for ~nosuchuser"),
     ("export lem/x --out ~nosuchuser/x", "there is no home folder for ~nosuchuser"),

@@ -1,12 +1,15 @@
 """`physml status`, `logs`, `failed`, `retry`: told by the folder alone."""
 
+import errno
 import json
+import os
 import time
 from dataclasses import replace
 
 import pytest
 import run_harness as h
 
+from physml.base.paths import work_root
 from physml.cli import main, status
 from physml.queue import planning
 from physml.queue import status as overview
@@ -144,3 +147,19 @@ def test_watching_ends_when_all_is_done(forked, shared, prints, monkeypatch):
 
     monkeypatch.setattr(status.time, "sleep", sleep)
     assert "lem-9: 4 runs: 4 done" in prints(0, "status", *TABLE, "--watch").out and len(looks) == 1
+
+
+def test_a_folder_that_cannot_be_read_is_said(forked, prints, monkeypatch):
+    """Root may read all of them, so the refusal is made up."""
+    h.make(h.spec_of(h.odd()))
+    (work_root() / "closed").mkdir()
+    scandir = os.scandir
+
+    def refusing(path="."):
+        if str(path).endswith("closed"):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    out = prints(0, "status").out
+    assert "closed cannot be read (Permission denied), and is left out" in out and "1 run" in out

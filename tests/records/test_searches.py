@@ -1,10 +1,16 @@
 """Files of searches: those of earlier versions are read in the present form, damaged ones are one line."""
 
+import functools
 import json
+import operator
+import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from physml.base.errors import RecordError
+from physml.records import record
 from physml.records import searches as results
 from physml.site.search_page import search_context
 
@@ -33,6 +39,56 @@ def test_damaged_results_are_one_line(wrong, tmp_path, monkeypatch):
     path.write_text(wrong, encoding="latin-1")
     with pytest.raises(RecordError, match=r"s\.json is not the file of a search"):
         results.state_text("s")
+
+
+def _of_repeat() -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(Path("results/search/g2-texas-g2_sage-repeat3.json").read_text())
+    return content
+
+
+def _put(content: dict[str, Any], keys: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    *above, last = keys
+    functools.reduce(operator.getitem, above, content)[last] = value
+    return content
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "words"),
+    [
+        (("final", "mean"), 0.99, "its content has the hash"),
+        (("final", "mean"), "0.9", "its final.mean is '0.9', not a number"),
+        (("final", "values"), [None], "its final.values.0 is None, not a number"),
+        (("final", "mean"), float("nan"), "NaN, which is no number of JSON"),
+        (("search", "better"), "best", "not one of lower, higher"),
+        (("rounds",), [], "60 trials of 0"),
+        (("stages",), [], "it has 0 stages"),
+        (("best", "trial"), 999, "its best trial is none of its trials"),
+        (("trials", 0, "trial"), 7, "its trials are not numbered in order"),
+        (("trials", 0, "point", "optim.lr"), "fast", "trial 0 has 'fast' for optim.lr, a range"),
+        (("rounds", 0, "space", "optim.lr", "low"), "0", "its rounds.0.space.optim.lr.low is '0'"),
+    ],
+)
+def test_changed_results_are_one_line_that_says_what_is_wrong(keys, value, words, tmp_path, monkeypatch):
+    """A table prints `search ± sd` from these files, and `--picture` draws them."""
+    content = _put(_of_repeat(), keys, value)
+    if "hash" not in words:  # as who knows the rule would write it
+        content |= {"check": record.check_of(content)}
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
+    path = results.results_path("s")
+    path.parent.mkdir()
+    path.write_text(json.dumps(content))
+    with pytest.raises(RecordError, match=rf"s\.json is not the file of a search: .*{re.escape(words)}"):
+        results.recorded("s")
+
+
+def test_all_runs_and_searches_that_are_committed_have_the_hash_of_their_content():
+    """Where one is missing, a changed digit would not be noticed."""
+    packs = sorted(Path("results/runs").rglob("runs.jsonl"))
+    lines = [line for path in packs for line in path.read_text(encoding="utf-8").splitlines()]
+    runs = [run for line in lines if "setting" in (run := json.loads(line))]
+    files = [json.loads(path.read_text()) for path in results.results_path("x").parent.glob("*.json")]
+    assert len(runs) > 9000 and len(files) > 500
+    assert all(content.get("check") == record.check_of(content) for content in (*runs, *files))
 
 
 def test_results_of_the_checkout_count_in_any_results_folder(tmp_path, monkeypatch):

@@ -4,13 +4,14 @@ import hashlib
 import json
 import re
 import sys
+from typing import Any
 
 import pytest
 import run_harness as h
 import torch
 from refusals import refuses
 
-from physml.base.errors import DataError
+from physml.base.errors import DataError, InputError
 from physml.base.paths import OWN_RESULTS, ROOT, results_root
 from physml.cli.main import main
 from physml.export import keeping
@@ -93,3 +94,11 @@ def test_too_many_weights_are_refused(monkeypatch):
     monkeypatch.setattr(keeping, "MOST", 100)
     with pytest.raises(DataError, match="all kept weights would take"):
         keeping.keep({**run, "experiment": "lem/adding-500-lem"}, path_of(run))
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [(None, "got None"), (3, "got 3"), ("x" * 5000, "no file can be"), ("a\0b", "no file can be")],
+)
+def test_what_can_name_no_run_is_told_so(name: Any, says: str) -> None:
+    refuses(InputError, says, load, name)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from physml.base.errors import ConfigError
 from physml.run import resources
 from physml.run.resources import CONTEXT, MIB, Machine, Resources, Slot
 
@@ -150,3 +151,14 @@ def test_asking_for_gpus_never_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     resources.gpus.cache_clear()
     assert resources.gpus() == (5, 6)
     resources.gpus.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["PHYSML_CPUS", "PHYSML_MEMORY_MIB"])
+@pytest.mark.parametrize("text", ["0", "x", "-1", "1.5"])
+def test_what_an_engine_grants_is_a_number(machine, monkeypatch, name: str, text: str) -> None:
+    """Of Slurm's variables any other text is left alone: they are not ours."""
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", text)
+    assert resources.cores() >= 1
+    monkeypatch.setenv(name, text)
+    with pytest.raises(ConfigError, match=rf"{name} takes a whole number from 1 on; got '{text}'"):
+        resources.cores() if name == "PHYSML_CPUS" else resources.free_memory()

@@ -1,8 +1,10 @@
 """The copy of a search as an Optuna study: records win, damage is one line, nothing in it runs."""
 
+import contextlib
 import json
 import os
 import pickle
+import sqlite3
 import sys
 
 import optuna
@@ -35,6 +37,37 @@ def copied(storage):
     """A file or a database with a study of these trials."""
     TrialStore("s", "lower", str(storage)).update(content())
     return storage
+
+
+@pytest.mark.parametrize("ending", ["", "-journal", "-wal", "-shm"])
+@pytest.mark.parametrize("kind", ["a link", "a FIFO", "a folder"])
+def test_sqlite_follows_nothing_that_lies_in_place_of_its_files(kind, ending, tmp_path):
+    target, elsewhere = tmp_path / f"x.db{ending}", tmp_path / "elsewhere"
+    elsewhere.write_bytes(b"")
+    {"a link": lambda: target.symlink_to(elsewhere), "a FIFO": lambda: os.mkfifo(target)}.get(
+        kind, target.mkdir
+    )()
+    with pytest.raises(DataError, match=rf"x\.db{ending} is {kind}, expected a file"):
+        TrialStore("s", "lower", f"sqlite:///{tmp_path}/x.db").update(content())
+    assert elsewhere.read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    ("change", "damage"),
+    [
+        ("trial_params", "distribution_json = '{}'"),
+        ("trial_params", "distribution_json = 'x'"),
+        ("studies", "study_name = CAST(x'ff73' AS TEXT)"),
+        ("trials", "state = CAST(x'ff' AS TEXT)"),
+        ("trial_values", "value_type = 'x'"),
+    ],
+)
+def test_changed_values_in_a_database_are_one_line(change, damage, tmp_path):
+    storage = copied(f"sqlite:///{tmp_path}/x.db")
+    with contextlib.closing(sqlite3.connect(tmp_path / "x.db")) as database, database:
+        database.execute(f"UPDATE {change} SET {damage}")
+    with contextlib.suppress(DataError):  # what still can be read is made again
+        copied(storage)
 
 
 def study_of(storage, name="s"):

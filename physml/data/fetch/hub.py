@@ -147,7 +147,9 @@ def _commit(repository: Repository) -> str:
 
 
 def _said(error: Exception) -> str:
-    return brief(str(error).strip().partition("\n")[0]) or type(error).__name__
+    """The first line of an error, and of the one that it was raised for, which `datasets` leaves out."""
+    causes = filter(None, (error, error.__cause__))
+    return ": ".join(brief(str(e).strip().partition("\n")[0]) or type(e).__name__ for e in causes)
 
 
 def _pin_path(repository: Repository, store: Cache) -> Path:
