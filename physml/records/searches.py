@@ -167,7 +167,7 @@ def _read(path: Path) -> Content:
 
 
 def _mismatch(content: Content) -> str | None:
-    """The first thing that does not fit the rest, in a file whose values have the right types; None if all fit."""
+    """The first thing that does not fit the rest in a file whose values have the right types."""
     rows, draws = content["trials"], content["rounds"]
     spaces = [draw["space"] for draw in draws for _ in range(draw["trials"])]
     if not content["stages"] or len(spaces) != len(rows):
