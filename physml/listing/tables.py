@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,7 @@ from physml.base import files, opened
 from physml.base.lock import is_held
 from physml.base.paths import CONF, PACKAGE, TASKS, cache_root, data_root, own_conf, results_roots, work_root
 
-FORM = 4  # of the index file
+FORM = 5  # of the index file
 State = tuple[str, float]  # a digest, and the time of the newest change
 Runs = Sequence[tuple[str, str]]
 
@@ -148,7 +149,8 @@ def read(ident: str, index: TableIndex) -> Listed:
 
 def _of_results(ident: str, path: Path, index: TableIndex) -> Listed:
     from physml.queue.requested import RequestedRuns, RunOptions
-    from physml.report.table.collect import collect, outcomes, table_state
+    from physml.report.outcome import outcome_of
+    from physml.report.table.collect import collect, states, table_state
     from physml.report.table.spec import load_table
     from physml.run.spec import folder_of
 
@@ -161,7 +163,8 @@ def _of_results(ident: str, path: Path, index: TableIndex) -> Listed:
     blocked, running = requested.untrainable, requested.running()
     table = collect(spec, requested.identities, records, running, blocked=blocked, ranks=False)
     claims = {str(table.claim_verdict or "no verdict yet"): 1} if table.claim else {}
-    listed = Listed(ident, spec.title, table_state(table), dict(outcomes(table)), claims)
+    found = Counter(outcome_of(state).name for state in states(table))
+    listed = Listed(ident, spec.title, table_state(table), dict(found), claims)
     if not requested.plugins:
         index.keep(listed, before, runs, data)
     return listed

@@ -19,7 +19,7 @@ from physml.base.errors import ConfigError, suggest
 from physml.records.costs import REFERENCE, Rest, core_hours, of_record, rest, seconds
 from physml.records.schema import Record, scores_of
 from physml.records.searches import SearchSpread
-from physml.report.outcome import State
+from physml.report.outcome import State, counts
 from physml.report.stats import summary as stats
 from physml.report.stats.budgets import differs_in
 from physml.report.stats.claims import ClaimVerdict, Gain
@@ -355,19 +355,23 @@ def _unlike(spec: TableSpec, of: Mapping[str, Runs]) -> Iterator[str]:
 def outcomes(table: Table) -> Counter[str]:
     """How many cells have which outcome: those with a published number, and those that can't be trained."""
     words: Counter[str] = Counter()
-    for result in table.cells:
-        state = result.state
-        if result.wanted and (result.published is not None or state.word == "blocked"):
-            whole = str(state) if state.word == "not comparable" else state.word
-            words[whole.partition(" (")[0]] += 1
+    for state in states(table):
+        whole = str(state) if state.word == "not comparable" else state.word
+        words[whole.partition(" (")[0]] += 1
     return words
 
 
+def states(table: Table) -> list[State]:
+    """The states of cells with a published number, and of those that can't be trained."""
+    cells = (result for result in table.cells if result.wanted)
+    return [c.state for c in cells if c.published is not None or c.state.word == "blocked"]
+
+
 def table_state(table: Table) -> str:
-    """One line for a list of tables: how many runs are there, and the outcomes."""
+    """One line for a list of tables: how many runs are there, and which of the six outcomes the cells have."""
     requested = len(table.spec.runs)
     done: Counter[str] = Counter()
     for placed in table.placed:
         done |= Counter({placed.cell.experiment or "": placed.result.done})
-    counts = ", ".join(f"{count} {word}" for word, count in outcomes(table).items())
-    return f"{done.total()}/{requested} runs" + (f"; {counts}" if counts else "")
+    found = counts(states(table))
+    return f"{done.total()}/{requested} runs" + (f"; {found}" if found else "")
