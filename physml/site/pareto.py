@@ -2,12 +2,13 @@
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import truediv
 
 from markupsafe import Markup
 
 from physml.report.table.collect import CellResult
+from physml.report.text.document import NONE, Block, Cell, Grid
 from physml.site import plots
 from physml.site.content import Results, slug
 
@@ -65,6 +66,32 @@ def qualities(results: Results) -> tuple[Mapping[str, float], list[str]]:
     (column,) = results.spec.columns
     sign = -1.0 if column.better == "higher" else 1.0
     return {cell.row: sign * cell.summary.mean for cell in results.table.cells if cell.summary}, [column.key]
+
+
+def costs(results: Results) -> dict[str, dict[str, float]]:
+    """By name of a cost, row -> its cost over the median of the rows."""
+    if not qualities(results)[0]:
+        return {}
+    return {name: {row.label: row.cost for row in rows_of(results, cost)} for name, cost in COSTS.items()}
+
+
+def with_costs(block: Block, costs: Mapping[str, Mapping[str, float]]) -> Block:
+    """A matrix of models with a column for each cost; other blocks as they are."""
+    if not isinstance(block, Grid) or not costs:
+        return block
+
+    def texts(label: object) -> tuple[str, ...]:
+        known = label.at[0] if isinstance(label, Cell) and label.at else ""
+        numbers = (column.get(known) for column in costs.values())
+        return tuple(NONE if number is None else f"{number:.2g}" for number in numbers)
+
+    return replace(
+        block,
+        heads=(*block.heads, *costs),
+        lines=tuple((*line, *texts(line[0])) for line in block.lines),
+        heading=f"{block.heading}; costs as multiples of the median row",
+        narrow=with_costs(block.narrow, costs) if block.narrow else None,  # type: ignore[arg-type]
+    )
 
 
 def pictures(results: Results) -> Iterator[tuple[str, Markup, str]]:

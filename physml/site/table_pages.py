@@ -99,12 +99,14 @@ class ColumnView:
 
 def table_context(results: Results) -> dict[str, Any]:
     document = results.document
+    costs = pareto.costs(results) if results.table.own else {}
     return {
         "spec": results.spec,
         "document": document,
         "own": results.table.own,
         "pages": {(p.row.label, p.column.key): cell_page(results, p) for p in results.cells},
         "columns": [ColumnView(results, column) for column in results.spec.columns],
+        "first": [pareto.with_costs(block, costs) for block in document.first],
         "costs": list(pareto.pictures(results)),
         # The grids of columns are shown with their intervals.
         "rest": document.long[len(results.spec.columns) :],

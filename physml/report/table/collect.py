@@ -368,7 +368,7 @@ def states(table: Table) -> list[State]:
 
 
 def table_state(table: Table) -> str:
-    """One line for a list of tables: how many runs are there, and which of the six outcomes the cells have."""
+    """One line for a list of tables: how many runs are there, and how many cells have which outcome."""
     requested = len(table.spec.runs)
     done: Counter[str] = Counter()
     for placed in table.placed:

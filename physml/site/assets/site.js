@@ -39,13 +39,19 @@ function filtered(form) {
   show();
 }
 
+// A cell that begins with a number, after a sign of its outcome, is that number; a dash has no value.
+const shown = (text) => {
+  const number = text.match(/^[^\w.-]*(-?\d[\d,]*\.?\d*)/);
+  return number ? number[1].replaceAll(",", "") : text === "–" ? "" : text;
+};
+
 function sortable(head) {
   const table = head.closest("table"), body = table.tBodies[0], place = head.cellIndex;
   head.querySelector("button").addEventListener("click", () => {
     const up = head.getAttribute("aria-sort") !== "ascending";
     for (const other of head.parentElement.cells) other.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", up ? "ascending" : "descending");
-    const value = (row) => row.cells[place].dataset.value ?? row.cells[place].textContent.trim();
+    const value = (row) => row.cells[place].dataset.value ?? shown(row.cells[place].textContent.trim());
     const rows = [...body.rows];
     rows.sort((a, b) => {
       const [x, y] = [value(a), value(b)];
