@@ -89,7 +89,7 @@ def with_costs(block: Block, costs: Mapping[str, Mapping[str, float]]) -> Block:
         block,
         heads=(*block.heads, *costs),
         lines=tuple((*line, *texts(line[0])) for line in block.lines),
-        heading=f"{block.heading}; costs as multiples of the median row",
+        heading="; ".join(filter(None, (block.heading, "costs as multiples of the median row"))),
         narrow=with_costs(block.narrow, costs) if block.narrow else None,  # type: ignore[arg-type]
     )
 

@@ -195,6 +195,16 @@ def test_a_table_of_our_own_shows_quality_against_cost(site, window):
     assert picture.locator("circle.good").count() >= 2 and picture.locator("circle").count() > 15
 
 
+@pytest.mark.parametrize("name", ["mean rank", "parity [%]", "time of a training", "memory", "parameters"])
+def test_the_matrix_of_a_table_of_our_own_is_sorted_by_what_is_in_its_cells(site, window, name):
+    window.goto((site / "table/own-sequence/index.html").as_uri())
+    matrix = window.locator("table.matrix").first
+    matrix.get_by_role("button", name=name, exact=True).click()
+    cells = matrix.locator(f'td[data-label="{name}"]').all_inner_texts()
+    numbers = [float(text) for text in cells if text != "–"]
+    assert len(numbers) > 20 and numbers == sorted(numbers) and set(cells[len(numbers) :]) <= {"–"}
+
+
 def test_a_table_is_filtered_and_sorted(site, window):
     window.goto((site / "table/lem-4/index.html").as_uri())
     window.get_by_text(COLUMNS).click()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from physml.listing import inventory
 from physml.report.outcome import State
 from physml.report.stats.summary import Published, Summary
+from physml.report.text.document import Cell, Grid
 from physml.site import pareto, plots, prose
 from physml.site.catalogue import _facts
 from physml.site.content import slug
@@ -163,6 +164,19 @@ def test_every_row_is_on_the_front_or_beaten_by_it(values):
     for row in rows:
         assert any(rival.quality <= row.quality and rival.cost <= row.cost for rival in front)
         assert not any(row.quality < best.quality and row.cost <= best.cost for best in front)
+
+
+def test_costs_stand_beside_the_scores_of_a_matrix_and_of_its_narrow_form():
+    line = (Cell("LEM", at=("LEM", "f")), "0.24")
+    block = Grid(("model", "f"), (line, ("mine", "0.3")), narrow=Grid(("model", "f"), (line,)))
+    shown = pareto.with_costs(block, {"memory": {"LEM": 0.974}, "parameters": {}})
+    assert shown.heads == ("model", "f", "memory", "parameters")
+    assert shown.narrow.lines == ((*line, "0.97", "–"),)
+        (*line, "0.97", "–"),
+    )
+    assert shown.lines == ((*line, "0.97", "–"), ("mine", "0.3", "–", "–"))
+    assert shown.heading == "costs as multiples of the median row"
+    assert pareto.with_costs(block, {}) is block
 
 
 def test_facts_of_a_model_are_read_from_its_class():
