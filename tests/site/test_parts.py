@@ -172,8 +172,6 @@ def test_costs_stand_beside_the_scores_of_a_matrix_and_of_its_narrow_form():
     shown = pareto.with_costs(block, {"memory": {"LEM": 0.974}, "parameters": {}})
     assert shown.heads == ("model", "f", "memory", "parameters")
     assert shown.narrow.lines == ((*line, "0.97", "–"),)
-        (*line, "0.97", "–"),
-    )
     assert shown.lines == ((*line, "0.97", "–"), ("mine", "0.3", "–", "–"))
     assert shown.heading == "costs as multiples of the median row"
     assert pareto.with_costs(block, {}) is block
