@@ -14,6 +14,8 @@ from physml.search.report import stage_text
 from physml.search.spec import load_search, runs_of_winner
 from physml.search.staged import Lacking, StagedSearch
 
+MEASURED = 8  # each so many of the trials is measured
+
 
 @dataclass(frozen=True)
 class StagePlan:
@@ -48,7 +50,7 @@ def plan(name: str, *, verify: str = "bytes", repeats: int = 0, missing: bool = 
         ended = search.running == len(search.stages)
         finals = search.finals if ended else runs_of_winner(spec, search.points[0], verify=verify)
         done = [record for record in map(search.record, finals) if record and ended]
-        hours = _hours_each(finals[0], done)
+        hours = _hours_of(done) or _measured([finals[0]])[0]
         stages.append(StagePlan(f"{len(finals)} final runs", len(finals), len(done), hours, finals[0]))
         planned += [replace(stage, text=f"repeat {repeat}: {stage.text}") for stage in stages]
     return planned
@@ -57,13 +59,15 @@ def plan(name: str, *, verify: str = "bytes", repeats: int = 0, missing: bool = 
 def _plan(search: StagedSearch) -> list[StagePlan]:
     """Each stage of a search as far as it is known now, and the most that extra trials can add.
 
-    The time of a run is that of finished runs of its stage, else it is measured in a few steps.
+    The time of a run is that of finished runs of its stage. Else a few steps of the first trial are measured,
+    and of some others in the first stage: the first may have the usual settings, and larger networks take
+    longer.
     """
     search.check()
     with contextlib.suppress(Lacking):
         search.advance(lambda _, runs: _refuse_lacking(search, runs))
     planned = []
-    extra, extra_hours = 0, 0.0
+    extra, extra_hours, larger = 0, 0.0, None
     most = search.spec.trials
     left = (search.spec.widen.times - len(search.rounds) + 1) if search.spec.widen else 0
     for i, stage in enumerate(search.stages):
@@ -73,7 +77,10 @@ def _plan(search: StagedSearch) -> list[StagePlan]:
         records = [search.record(spec) for trial in reached for spec in search.specs(i, trial)]
         done = [record for record in records if record]
         like = search.specs(i, 0)[0]
-        hours = _hours_each(like, done)
+        hours = _hours_of(done)
+        if hours is None and (hours := _measured([like])[0]) is not None:
+            larger = _over_first(search) if larger is None else larger
+            hours *= larger
         about = {"trials": trials, "set": stage.set, "seeds": search.seeds(stage), "splits": stage.splits}
         planned.append(StagePlan(stage_text(about), trials * each, len(done), hours, like))
         if search.spec.widen:
@@ -91,9 +98,23 @@ def _refuse_lacking(search: StagedSearch, runs: Sequence[RunSpec]) -> None:
         raise Lacking(75)
 
 
-def _hours_each(first: RunSpec, done: list[Record]) -> float | None:
+def _hours_of(done: list[Record]) -> float | None:
     hours = [core_hours(record) for record in done if record["cost"] and record["status"] == "finished"]
-    if hours:
-        return statistics.fmean(hours)
-    (planned,) = planning.plan([first], probe=not first.config["plugins"])  # a look runs no code of others
-    return planned.cost.hours
+    return statistics.fmean(hours) if hours else None
+
+
+def _measured(specs: list[RunSpec]) -> list[float | None]:
+    """Hours of runs by a few steps of each."""
+    planned = planning.plan(specs, probe=not specs[0].config["plugins"])  # a look runs no code of others
+    return [run.cost.hours for run in planned]
+
+
+def _over_first(search: StagedSearch) -> float:
+    """How many times as long as the first trial a trial takes in the mean, by some of the first stage."""
+    trials = range(len(search.points))  # later ones may not be drawn yet
+    some = [0, *trials[MEASURED::MEASURED]] if len(trials) > MEASURED else list(trials)
+    first, *others = _measured([search.specs(0, trial)[0] for trial in some])
+    known = [hours for hours in others if hours is not None]
+    if not (first and known):
+        return 1.0
+    return (1 + (len(trials) - 1) * statistics.fmean(known) / first) / len(trials)

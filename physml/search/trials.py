@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from physml.config.search_schema import Stage
 from physml.queue.planning import at_places
 from physml.records import searches as results
+from physml.records.costs import core_hours
 from physml.records.schema import Record, scores_of
 from physml.records.searches import Content
 from physml.run.attempt import DONE
@@ -180,18 +181,12 @@ def _row(search: SearchTrials, trial: int) -> Content:
 def _stage(search: SearchTrials, i: int) -> Content:
     stage = search.stages[i]
     trials = [trial for trial, reached in enumerate(search.last_stage) if reached >= i]
-    costs = [
-        cost
-        for trial in trials
-        for spec in search.specs(i, trial)
-        if (record := search.record(spec)) and (cost := record["cost"])
-    ]
-    seconds = sum(cost.get("cpu_s", cost["train_s"]) for cost in costs)
+    ended = [record for trial in trials for spec in search.specs(i, trial) if (record := search.record(spec))]
     return {
         "set": stage.set,
         "seeds": search.seeds(stage),
         "splits": stage.splits,
         "trials": len(trials),
         "runs": sum(len(search.specs(i, trial)) for trial in trials),
-        "cpu_hours": round(seconds / 3600, 4),
+        "cpu_hours": round(sum(map(core_hours, ended)), 4),
     }

@@ -26,6 +26,7 @@ from physml.config import compose, studies
 from physml.queue import pilot, scheduler
 from physml.records import record
 from physml.records import searches as search_results
+from physml.records.record import checked
 from physml.records.searches import state_text
 from physml.report.figure import spec as figure_spec
 from physml.report.stats.verdict import settings_of
@@ -354,12 +355,12 @@ def test_repeats_have_files_of_their_own_and_show_the_spread(conf, simulate, cap
     assert not search_plan.plan(LSTM, repeats=3, missing=True)
     for i, repeat in enumerate(repeats[:2], 1):  # columns of other metrics of the runs know the spread too
         repeat["final"]["means"]["test/accuracy"] = 0.5 + 0.1 * i
-        search_results.results_path(f"{ID}-repeat{i}").write_text(json.dumps(repeat))
+        search_results.results_path(f"{ID}-repeat{i}").write_text(json.dumps(checked(repeat)))
     another = search_results.spread_of_search(ID, "accuracy", "higher")
     assert another == search_results.SearchSpread("accuracy", "higher", (0.6, 0.7))
     assert search_results.spread_of_search(ID, "roc_auc", "higher") is None
     other = repeats[2] | {"search": repeats[2]["search"] | {"trials": 5}}
-    search_results.results_path(f"{ID}-repeat3").write_text(json.dumps(other))
+    search_results.results_path(f"{ID}-repeat3").write_text(json.dumps(checked(other)))
     assert search_results.spread_of_search(ID).values == tuple(means[:2])  # the third was another search
     assert carried_out(repeats=3, missing=True) == 0
     assert runs.records and all(f"{ID}-repeat3/" in label for label in runs.records)
@@ -387,6 +388,23 @@ def test_a_plan_has_stages_trials_and_hours(conf, monkeypatch):
     runs.records.clear()
     search_results.unfinished_path(ID).unlink()
     assert [stage.runs for stage in search_plan.plan(LSTM)] == [14, 4]
+
+
+def test_a_plan_measures_more_than_the_first_trial(conf, monkeypatch):
+    """It has the usual settings, which are small; of four trials the others take three times as long."""
+    write(conf)
+    monkeypatch.setattr(search_plan, "MEASURED", 2)
+    measured = []
+
+    def plan(specs, **_):
+        measured.extend(spec.label for spec in specs)
+        hours = (1.0 if "/000 " in spec.label else 3.0 for spec in specs)
+        return [types.SimpleNamespace(cost=types.SimpleNamespace(hours=each)) for each in hours]
+
+    monkeypatch.setattr(search_plan, "planning", types.SimpleNamespace(plan=plan))
+    short, final = search_plan.plan(LSTM)
+    assert short.hours_each == final.hours_each == (1 + 3 * 3) / 4
+    assert {label.split("/")[-1][:3] for label in measured} == {"000", "002"}
 
 
 def test_a_report_is_made_from_facts():

@@ -373,5 +373,6 @@ def table_state(table: Table) -> str:
     done: Counter[str] = Counter()
     for placed in table.placed:
         done |= Counter({placed.cell.experiment or "": placed.result.done})
-    found = counts(states(table))
-    return f"{done.total()}/{requested} runs" + (f"; {found}" if found else "")
+    blocked = sum(state.word == "blocked" for state in states(table))
+    parts = (counts(states(table)), f"{blocked} blocked here" if blocked else "")
+    return "; ".join((f"{done.total()}/{requested} runs", *filter(None, parts)))

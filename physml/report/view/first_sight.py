@@ -226,7 +226,8 @@ class View:
 
     @property
     def _caption(self) -> str:
-        return self._heading(f"[{self._unit}]" if self._unit else "")
+        numbers = "printed numbers" if self.printed and not self.run else ""
+        return self._heading(" ".join(filter(None, [numbers, f"[{self._unit}]" if self._unit else ""])))
 
     def _head(self, column: Column) -> str:
         return column.heading if self._unit is None else column.title
