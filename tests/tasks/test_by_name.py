@@ -242,6 +242,14 @@ def test_the_split_of_a_file_is_in_its_name(tmp_path: Path) -> None:
         refuses(DataError, r"has no `\*|name of a folder|has no Parquet", hub._parquet, tmp_path, config)
 
 
+def test_a_refusal_has_the_reason_that_the_library_leaves_in_the_cause() -> None:
+    cause = ValueError("column kind has another type in b.parquet\nmore")
+    error = RuntimeError("An error occurred while generating the dataset")
+    error.__cause__ = cause
+    assert hub._said(error) == f"{error}: column kind has another type in b.parquet"
+    assert hub._said(TimeoutError()) == "TimeoutError"
+
+
 def test_bytes_lengths_and_a_split_of_its_own(store: Store, tmp_path: Path) -> None:
     name = repository(tmp_path / "films", {**TEXTS, "validation": TEXTS["test"]})
     task = text(store, name, units="bytes", valid="validation", max_length=4)
