@@ -163,8 +163,8 @@ def _of_results(ident: str, path: Path, index: TableIndex) -> Listed:
     blocked, running = requested.untrainable, requested.running()
     table = collect(spec, requested.identities, records, running, blocked=blocked, ranks=False)
     claims = {str(table.claim_verdict or "no verdict yet"): 1} if table.claim else {}
-    found = Counter(outcome_of(state).name for state in states(table))
-    listed = Listed(ident, spec.title, table_state(table), dict(found), claims)
+    outcomes = Counter(outcome_of(state).name for state in states(table))
+    listed = Listed(ident, spec.title, table_state(table), dict(outcomes), claims)
     if not requested.plugins:
         index.keep(listed, before, runs, data)
     return listed
