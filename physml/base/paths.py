@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from physml.base import opened
-from physml.base.errors import DataError, InputError
+from physml.base.errors import ConfigError, DataError, InputError
 from physml.base.text import brief
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -21,9 +21,9 @@ LONGEST_NAME = 255  # bytes
 
 
 def expanded(text: str) -> Path:
-    """The path, `~` as a home folder. InputError where that has none, and where no file can be called so."""
+    """The path, `~` as a home folder. InputError where that has none, or no file can be called so."""
     if "\0" in text or any(len(os.fsencode(part)) > LONGEST_NAME for part in Path(text).parts):
-        raise InputError(f"{brief(repr(text), 60)}: no file can be called so.")
+        raise ConfigError(f"{brief(repr(text), 60)}: no file can be called so.")
     try:
         return Path(text).expanduser()
     except RuntimeError as error:

@@ -45,7 +45,7 @@ def test_a_row_of_a_file_is_listed_by_its_path(tmp_path: Path, monkeypatch: pyte
 
 def test_the_settings_of_experiments_are_listed_and_a_name_that_nothing_has_gets_near_ones() -> None:
     (entry,) = inventory.entries("experiments", "g2/texas-g2_gcn-h8", settings=True)
-    assert "net: input_dropout 0.689, dropout 0.499, hidden 8" in entry.below
+    assert "net: input_dropout 0.0411, dropout 0.225, hidden 8" in entry.below
     entry = inventory.entries("experiments", "cornn/adding-5000-cornn", settings=True)[0]
     assert entry.name == "cornn/adding-5000-cornn"
     assert "trainer: epochs 600, batch_size 50, test_every 1, select Last()" in entry.below
