@@ -113,7 +113,10 @@ def _over_first(search: StagedSearch) -> float:
     """How many times as long as the first trial a trial takes in the mean, by some of the first stage."""
     trials = range(len(search.points))  # later ones may not be drawn yet
     some = [0, *trials[MEASURED::MEASURED]] if len(trials) > MEASURED else list(trials)
-    first, *others = _measured([search.specs(0, trial)[0] for trial in some])
+    specs = [search.specs(0, trial)[0] for trial in some]
+    first, *others = (
+        _hours_of([record]) if (record := search.record(spec)) else _measured([spec])[0] for spec in specs
+    )
     known = [hours for hours in others if hours is not None]
     if not (first and known):
         return 1.0

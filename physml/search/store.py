@@ -77,7 +77,7 @@ class TrialStore:
             path = expanded(self.storage).absolute()
             path.parent.mkdir(parents=True, exist_ok=True)
             return _journal(path)
-        refuse_irregular(self.storage, self.place)
+        _refuse_irregular(self.storage, self.place)
         try:
             self.database = self.database or storages.RDBStorage(
                 self.storage, engine_kwargs={"pool_pre_ping": True}
@@ -161,7 +161,7 @@ def _reached(place: str) -> Iterator[None]:
         ) from error
 
 
-def refuse_irregular(storage: str, place: str) -> None:
+def _refuse_irregular(storage: str, place: str) -> None:
     """DataError where a link, FIFO or device is in place of one of SQLite's files, for it would follow it."""
     from sqlalchemy import make_url
 

@@ -80,10 +80,12 @@ def with_costs(block: Block, costs: Mapping[str, Mapping[str, float]]) -> Block:
     if not isinstance(block, Grid) or not costs:
         return block
 
+    def text(number: float | None) -> str:
+        return NONE if number is None else f"{number:.0f}" if number >= 10 else f"{number:.2g}"
+
     def texts(label: object) -> tuple[str, ...]:
         known = label.at[0] if isinstance(label, Cell) and label.at else ""
-        numbers = (column.get(known) for column in costs.values())
-        return tuple(NONE if number is None else f"{number:.2g}" for number in numbers)
+        return tuple(text(column.get(known)) for column in costs.values())
 
     return replace(
         block,
