@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from physml.queue.requested import RequestedRuns
 
 PIPE = 400  # columns of a table in a pipe
+NARROW = 40  # columns that text beside others must have
 _ASCII = {"–": "-", "±": "+-", "²": "^2", "×": "x", "…": "...", "é": "e", "†": "+",
     "✓": "=", "≈": "~", "▽": "<", "✕": "!", "·": ".",
 }  # fmt: skip
@@ -105,12 +106,16 @@ class Line:
 def aligned(lines: Sequence[Line | str], width: int | None = None) -> str:
     """Columns two spaces apart, nothing cut off; text alone is a heading.
 
-    width: at which the last cells are wrapped, each continued below itself; None: never.
+    width: at which the last cells are wrapped, each continued below itself, or all of it below its line where
+        there is no room; None: never.
     """
     cells = [line.cells[:-1] for line in lines if isinstance(line, Line)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     before = sum(widths) + 2 * len(widths)
-    room = None if width is None else max(width - before, 40)
+    longest = max((len(line.cells[-1]) for line in lines if isinstance(line, Line)), default=0)
+    under = width is not None and width - before < NARROW < longest
+    before = 4 if under else before
+    room = None if width is None else max(width - before, NARROW)
     rows: list[str] = []
     for line in lines:
         if isinstance(line, str):
@@ -120,6 +125,7 @@ def aligned(lines: Sequence[Line | str], width: int | None = None) -> str:
         first, *more = _wrapped(last, None if line.whole else room)
         more += [part for below in line.below for part in _wrapped(below, room, "    ")]
         head = "".join(f"{cell:<{n}}  " for cell, n in zip(firsts, widths, strict=True))
+        first, more = ("", [first, *more]) if under and first else (first, more)
         rows += [head + first, *(" " * before + part for part in more)]
     return "\n".join(map(str.rstrip, rows))
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from physml.base.errors import ConfigError
 from physml.base.paths import display_path
 from physml.cli.console import Line, aligned, terminal_width
 from physml.cli.options import VERIFY, add_options
@@ -22,7 +23,7 @@ def add(commands: Any) -> None:
         nargs="*",
         default=[],
         metavar="NAME",
-        help="data sets, or tasks that read them; default: all",
+        help="data sets, or tasks that read them; default: all, but for get, where it is a word, all",
     )
     data.add_argument("--long", action="store_true", help="every file, where it is and what for")
     add_options(data, VERIFY)
@@ -35,6 +36,10 @@ def _run(options: argparse.Namespace) -> int:
     from physml.data.store import Store
 
     store = Store.from_env(options.verify or "bytes")
+    if options.action == "get" and options.names == ["all"]:
+        options.names = []
+    elif options.action == "get" and not options.names:
+        raise ConfigError("name what to download, such as physml data get mnist, or all: physml data get all")
     chosen = catalogue.choose(options.names)
     work = {"list": catalogue.list_data, "get": catalogue.get_data, "check": catalogue.check_data}
     rows = work[options.action](chosen, store)

@@ -104,6 +104,8 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
             word.encode()
         except UnicodeEncodeError as error:
             raise InputError(f"an argument must be UTF-8 text; got {word!a}.") from error
+        if not word or (word.startswith("--") and word.endswith("=")):
+            raise InputError(f"{word or 'an argument'} is empty. Is a variable of the shell not set?")
     arguments = translated(arguments)
     top = parser(arguments[0])
     options, rest = top.parse_known_args(arguments)
@@ -112,8 +114,9 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
         settings = "Settings are written KEY=VALUE, such as model=lem. " if name == "overrides" else ""
         command = commands_of(top).get(arguments[0], top)
         option = strange[0].partition("=")[0]
-        near = get_close_matches(option, command._option_string_actions, n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"See {command.prog} --help"
+        names = {known.lstrip("-"): known for known in command._option_string_actions}
+        near = get_close_matches(option.lstrip("-"), names, n=1)
+        hint = f"Did you mean {names[near[0]]}?" if near else f"See {command.prog} --help"
         if name == "overrides" and option == "--device":
             hint = "Did you mean runtime.device=cpu?"
         top.error(f"unrecognized arguments: {' '.join(strange)}. {settings}{hint}")

@@ -30,6 +30,8 @@ def add_options(command: Any, *groups: tuple[str, ...]) -> None:
 def run_options(options: argparse.Namespace) -> "RunOptions":
     from physml.queue.requested import RunOptions
 
+    if options.force and options.no_run:
+        raise ConfigError("--force trains anew, and --no-run trains nothing: give one of them.")
     return RunOptions(
         **{field.name: getattr(options, field.name) for field in dataclasses.fields(RunOptions)}
     )

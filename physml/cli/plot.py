@@ -89,36 +89,38 @@ def _named(name: str) -> "list[Record]":
     """The records that a name means: one file, or those of experiments with their settings of today."""
     from physml.records import record
     from physml.run.named import identity_of, of_file
+    from physml.run.spec import folder_of
 
     if recorded := of_file(name):
         return [recorded]
     chosen = []
-    for folder in _folders(name):
-        records = record.records(folder)
-        identity = identity_of(folder)
+    for experiment in _experiments(name):
+        records = record.records(folder_of(experiment))
+        identity = identity_of(experiment)
         now = [run for run in records if run["identity"] == identity]
         chosen += now or records
     return chosen
 
 
-def _folders(name: str) -> list[str]:
-    """Folders below results/runs: of experiments by name or pattern, or of those of a table or figure."""
+def _experiments(name: str) -> list[str]:
+    """Experiments by name or pattern, or those of a table or figure; a folder of runs is one too."""
+    from physml.config.conf_files import YAML, absolute, kind_at
     from physml.records import record
     from physml.report.figure import spec as figure_spec
     from physml.report.table import spec as table_spec
     from physml.run.spec import folder_of
 
-    if name in table_spec.table_ids("runs"):
+    kind = kind_at(Path(absolute(name))) if name.endswith(YAML) else ""
+    if kind == "table" or name in table_spec.table_ids("runs"):
         return table_spec.experiments_of(table_spec.load_table(table_spec.find_table(name)))
-    if name in figure_spec.figure_ids():
+    if kind == "figure" or name in figure_spec.figure_ids():
         return figure_spec.experiments_of(figure_spec.load_figure(figure_spec.find_figure(name)))
     existing = {
         path.parent.relative_to(root / "runs").as_posix()
         for root in results_roots()
         for path in record.runs_below(root / "runs")
     }
-    folder = folder_of(name)  # of ./study.yaml:row too
-    folders = [folder] if folder in existing else sorted(fnmatch.filter(existing, name))
-    if not folders:
+    names = [name] if folder_of(name) in existing else sorted(fnmatch.filter(existing, name))
+    if not names:
         raise ConfigError(f"there are no runs of {name}. {suggest(name, sorted(existing))}")
-    return folders
+    return names

@@ -99,12 +99,13 @@ def _records(names: list[str], paper: str) -> "list[Record]":
 
 def _named(name: str, paper: str) -> "list[Record]":
     """A record, the records below a folder, or those of a table."""
+    from physml.config.conf_files import YAML
     from physml.records import record
     from physml.report.table.spec import experiments_of, find_table, load_table
     from physml.run.spec import folder_of
 
     path = Path(name)
-    if path.is_dir() or record.exists(path):
+    if path.is_dir() or (record.exists(path) and not name.endswith(YAML)):
         paths = record.runs_below(path) if path.is_dir() else [path]
         return [{**record.read(file), "path": str(file.absolute())} for file in paths]
     experiments = experiments_of(load_table(find_table(name, paper)))

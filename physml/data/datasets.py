@@ -212,7 +212,7 @@ class DataSet:
     fixture: Callable[[Path], None]
     items: Callable[[Arrays], Iterable[bytes]] | None = None
     about: Upstream | None = None
-    remedy: str = "Get it again: `physml data get`."
+    remedy: str = "Get it again: `physml data get NAME`."
     options: tuple[tuple[str, Any], ...] = ()
 
     @property

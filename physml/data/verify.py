@@ -202,7 +202,7 @@ def read(dataset: DataSet, store: Cache) -> Arrays:
         return _read_fixture(dataset, store) if store.fixtures else _read(dataset, store)
     except DataError as error:  # a file does not know whose it is, but what gets it has a name
         said = f"{error} {dataset.remedy}" if isinstance(error, WrongFile) else str(error)
-        said = said.replace("`physml data get`", f"`physml data get {dataset.name}`")
+        said = said.replace("`physml data get NAME`", f"`physml data get {dataset.name}`")
         if command := dataset.upstream.get:
             said = said.replace(f"physml data get {dataset.name}", command)
         raise type(error)(said) from error

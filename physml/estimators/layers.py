@@ -38,6 +38,9 @@ def network(
     if isinstance(layer, str):
         node = _node(layer, settings)
         return SequenceModel(lambda d: node.make(d_in=d), d_in, d_out, readout, tokens=False)
+    if isinstance(layer, nn.Module):
+        name = type(layer).__name__
+        raise InputError(f"layer must be a class; got an object of {name}. Give {name}, and its layer_args.")
     if not callable(layer):
         raise InputError(f"layer must be a name, such as 'lem', or a class; got {layer!r}.")
     try:

@@ -84,6 +84,8 @@ def seen(planned: Planned) -> Seen:
     if history.given_up(spec):
         count = history.in_vain(spec.work_folder)
         state, reason = "given up", f"{count} attempts in vain: {reason or last_words(spec)}"
+    elif state == "missing" and history.in_vain(spec.work_folder):
+        state, reason = "failed", f"ended without a result: {last_words(spec)}"
     if state == "missing":
         return Seen(spec, state)
     return Seen(spec, state, host, live.step, live.steps, reason=reason)

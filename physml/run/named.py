@@ -11,14 +11,16 @@ from physml.config.identity import identity
 from physml.records import record
 from physml.records.record import ADHOC, adhoc_folders
 from physml.records.schema import Record
+from physml.run.spec import folder_of
 
 
 def record_of(name: str) -> Record:
     """The record of a run.
 
     Args:
-        name: The path of a record; its place below results/runs, `lem/adding-lem/0a1b2c3d-split0-seed0`; or
-            a folder there, `lem/adding-lem` or `adding-lem` of adhoc/, with one run that kept its weights.
+        name: The path of a record; its place below results/runs, `lem/adding-lem/0a1b2c3d-split0-seed0`; a
+            folder there, `lem/adding-lem` or `adding-lem` of adhoc/, with one run that kept its weights; or
+            `./study.yaml:row`.
 
     Raises:
         ConfigError: No run has this name, with near names; or several have.
@@ -45,7 +47,7 @@ def run_of(name: str, split: int, seed: int) -> Record:
     folder = _folder(name)
     every = record.records(folder)
     settings = {run["identity"] for run in every}
-    chosen = {identity_of(folder)} & settings or settings
+    chosen = {identity_of(name)} & settings or settings
     matching = [
         run for run in every if (run["split"], run["seed"]) == (split, seed) and run["identity"] in chosen
     ]
@@ -73,7 +75,8 @@ def _folder(name: str) -> str:
 def folder_named(name: str, wrong: str) -> str:
     """The folder of an experiment below results/runs, or in adhoc/. ConfigError `wrong`, with near names."""
     known = [*studies.names(), *adhoc_folders()]
-    folder = next((option for option in (name, f"{ADHOC}/{name}") if option in known), None)
+    options = (folder_of(name), f"{ADHOC}/{name}")  # of ./study.yaml:row too
+    folder = next((option for option in options if option in known), None)
     if folder is None:
         raise ConfigError(f"{wrong} {other_kind(name) or suggest(name, known)}")
     return folder

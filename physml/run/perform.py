@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from physml.base import files, opened
-from physml.base.errors import RunFailed
+from physml.base.errors import DataError, RunFailed
 from physml.base.lock import held
 from physml.base.paths import display_path, results_roots, unwritable
-from physml.config.identity import payload
+from physml.config.identity import identity, payload
 from physml.data.datasets import UNVERIFIED
 from physml.records import record
 from physml.records.schema import Record
@@ -37,7 +37,7 @@ def existing(spec: RunSpec) -> Record | None:
         path = root / spec.place.relative
         if record.exists(path):
             recorded: Record = {**record.read(path), "path": str(path)}
-            if recorded.get("hashed") not in (None, record.finite(payload(spec.config))):
+            if _of_another_config(recorded, spec):
                 raise RunFailed(
                     f"{display_path(path)} has the same identity but another config. "
                     "Move it away and report this."
@@ -47,6 +47,15 @@ def existing(spec: RunSpec) -> Record | None:
                     return recorded
                 failed = failed or recorded
     return failed
+
+
+def _of_another_config(recorded: Record, spec: RunSpec) -> bool:
+    """True if two configs share a hash. Of files that were edited or have gone since, nothing is known."""
+    hashed = recorded.get("hashed")
+    with contextlib.suppress(DataError):
+        if hashed not in (None, record.finite(payload(spec.config))):
+            return identity(spec.config) == spec.place.identity
+    return False
 
 
 def _suffices(recorded: Record, config: dict[str, Any]) -> bool:

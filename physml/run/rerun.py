@@ -105,7 +105,10 @@ def _refuse_other_setting(recorded: Record, config: dict[str, Any], where: str) 
     shown = "; ".join(f"{key} {now!r}, was {before!r}" for key, before, now in differences[:SHOWN])
     more = f" and {len(differences) - SHOWN} more" if len(differences) > SHOWN else ""
     commit = (recorded.get("code") or {}).get("commit")
-    hint = f" Check out commit {commit[:10]} to train it again." if commit else ""
+    own = [key.partition(".")[2] for key, _, _ in differences if key.startswith(("plugins.", "files."))]
+    todo = [f"put {' and '.join(own)} back as it was"] if own else []
+    todo += [f"check out commit {commit[:10]}"] if commit and len(own) < len(differences) else []
+    hint = f" To train it again, {', and '.join(todo)}." if todo else ""
     raise RecordError(
         f"{where}: its config has identity {today} with this code, not {recorded['identity']}: "
         f"{shown or 'its record does not say why'}{more}.{hint}"

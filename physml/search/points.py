@@ -16,6 +16,7 @@ import numpy as np
 
 from physml.base.errors import needed_by
 from physml.search.space import Range, range_of
+from physml.training.interrupt import deferred
 
 Point = dict[str, Any]  # config key -> value
 Space = dict[str, Any]  # config key -> a range, or a list to choose from
@@ -112,7 +113,8 @@ def _sobol(space: Space, share: int, seed: int, most: int) -> Iterator[Point]:
     if not free:
         yield dict(chosen)
         return
-    sequence = qmc.Sobol(len(free), rng=np.random.default_rng([seed, share]))
+    with deferred():  # the first one reads SciPy's direction numbers; interrupted there, all points are equal
+        sequence = qmc.Sobol(len(free), rng=np.random.default_rng([seed, share]))
     for row in sequence.random_base2(math.ceil(math.log2(2 * most + 2))):
         parts = dict(zip(free, map(float, row), strict=True))
         yield {key: chosen[key] if key in chosen else _at(space, key, parts[key]) for key in space}

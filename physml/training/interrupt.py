@@ -37,6 +37,18 @@ def handled(signals: Iterable[signal.Signals], handler: Callable[[int, Any], Any
             signal.signal(number, earlier)
 
 
+@contextlib.contextmanager
+def deferred() -> Iterator[None]:
+    """Inside, signals wait for the end: around code of other packages that loses an exception."""
+    waiting: list[int] = []
+    try:
+        with handled(SIGNALS, lambda number, _: waiting.append(number)):
+            yield
+    finally:
+        for number in waiting:
+            signal.raise_signal(number)
+
+
 def close_terminal() -> None:
     """Send output that went to a terminal nowhere: writing to one that was closed is an error."""
     for output in (1, 2):

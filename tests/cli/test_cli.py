@@ -155,6 +155,11 @@ WRONG = [
     ("table lem-4 --no-run --row label=A,experiment=./a.yaml:b,seed=0", "no column seed. Did you mean seeds"),
     ("table lem-4 --no-run --latex .", "error: .*: Is a directory"),
     ("table lem-4 --no-ru", "unrecognized arguments: --no-ru. Did you mean --no-run"),
+    ("table lem-4 --no-run --csv", "unrecognized arguments: --csv. See physml table --help"),
+    ("table lem-4 --no-run --force", "--force trains anew, and --no-run trains nothing: give one of them"),
+    ("table lem-4 --no-run --seeds=", "--seeds= is empty. Is a variable of the shell not set"),
+    ("table lem-4 --no-run --seeds 0-2000000", "at most 100000 seeds; got '0-2000000'"),
+    ("data get", "name what to download, such as physml data get mnist, or all: physml data get all"),
     ("site --serve 99999", "a port must be a number from 0 to 65535; got '99999'"),
     ("pilot list", "pilot stands before table, figure, search, run; got list"),
     ("figure lem-fig-44", "there is no figure 'lem-fig-44'. Did you mean lem-fig-4"),
@@ -266,6 +271,8 @@ def test_a_line_is_cut_to_the_width_of_a_terminal_and_columns_are_aligned(monkey
     assert len(shown) == 2 and len(shown[0]) <= 80 and shown[0].endswith("…")
     lines = [console.Line(cells) for cells in (("a", "bb"), ("ccc", "d"), ("", "e"))]
     assert console.aligned(lines).splitlines() == ["a    bb", "ccc  d", "     e"]
+    first, *under = console.aligned([console.Line(("n" * 50, "word " * 20))], 80).splitlines()
+    assert first == "n" * 50 and all(line.startswith("    word") and len(line) <= 80 for line in under)
 
 
 # ---------------------------------------------------------------------------- run, --cfg, --plan, diff

@@ -99,6 +99,58 @@ def test_a_plugin_is_run_and_becomes_a_row_and_an_edit_makes_another_setting(phy
     assert "mine" not in subprocess.run(status, cwd=ROOT, capture_output=True, text=True).stdout
 
 
+WAVES = '''
+import numpy as np
+import torch
+from physml.task.sequences import Labelled
+
+class Waves(Labelled):
+    """Waves of a file."""
+    files = ("waves.csv",)
+
+    def __init__(self, *, protocol="clean"):
+        self.protocol, self.d_in, self.d_out, self.n_classes = protocol, 1, 2, 2
+
+    def load(self, store, split):
+        rows = np.loadtxt(self.file("waves.csv"), delimiter=",", ndmin=2)
+        x, y = torch.tensor(rows[:, :-1, None]).float(), torch.tensor(rows[:, -1]).long()
+        self.place({part: (x, y) for part in ("train", "valid", "test")}, store)
+'''
+
+
+def test_runs_on_a_data_file_that_is_edited_or_gone_are_told_as_they_are(physml, folder, inside) -> None:
+    study = {
+        "task": "own",
+        "plugins": ["waves.py"],
+        "provenance": {"kind": "own", "source": "me"},
+        "common": {"task": {"_target_": "waves.Waves"}, "trainer": {"epochs": 1}},
+        "rows": {"lem": {"model": "lem", "set": {"model": {"d_hidden": 3}}}},
+    }
+    column = {"key": "acc", "metric": "test/accuracy", "better": "higher", "protocol": "clean"}
+    rows = [{"label": "LEM", "experiment": "./wst.yaml:lem"}]
+    write(folder / "waves.py", WAVES)
+    data = write(folder / "waves.csv", "0.1,0.2,0\n0.3,0.4,1\n")
+    write(folder / "wst.yaml", study)
+    write(
+        folder / "wtab.yaml", {"title": "t", "source": "me", "seeds": [0], "columns": [column], "rows": rows}
+    )
+    assert physml("table", "wtab.yaml", "--jobs", "1")[0] == 0
+    data.write_text("0.1,0.2,0\n0.3,0.5,1\n")
+    code, said = physml("status", "--all")
+    assert code == 0 and "1 run: 1 done" in said
+    code, said = physml("rerun", "./wst.yaml:lem", "--plugin", "waves.py")
+    assert code == 2 and said.rstrip().endswith("To train it again, put waves.csv back as it was.")
+    assert physml("table", "wtab.yaml", "--jobs", "1")[0] == 0
+    for name in ("./wst.yaml:lem", "wtab.yaml"):
+        code, said = physml("plot", name, "--out", "p.csv")
+        assert code == 0 and said.count("1 run, ") == 1
+    assert "0 of 2 records" not in physml("track", "sync", "--plan", "./wtab.yaml")[1]
+    data.rename(folder / "gone.csv")
+    code, said = physml("table", "wtab.yaml", "--no-run")
+    assert code == 2 and "waves.csv is missing" in said
+    assert "The runs here have other settings, or data, than this table today." in said
+
+
 def test_a_layer_needs_d_in_and_a_layer_around_it_does_not(physml: Physml, folder: Path) -> None:
     write(
         folder / "nod.py",

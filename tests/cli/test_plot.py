@@ -74,7 +74,7 @@ def test_labels_leave_out_what_they_share_and_a_study_is_found_by_its_path(own_r
     chart = run_curves({"adhoc/_a-gcn": some, "adhoc/b-gcn": some}, "valid/rmse")
     assert [curve.label for curve in chart.panels[0][1]] == ["adhoc/_a-gcn", "adhoc/b-gcn"]
     write(own_roots / "results" / "runs" / "adhoc" / "study-mine" / "a-split0-seed0.json", "{}")
-    assert plot._folders("./study.yaml:mine") == ["adhoc/study-mine"]
+    assert plot._experiments("./study.yaml:mine") == ["./study.yaml:mine"]
 
 
 def test_a_table_is_printed_for_a_paper(physml: Physml, own_roots: Path) -> None:

@@ -141,6 +141,7 @@ def test_any_layer_survives_clone_and_pickle(layer: Any) -> None:
         ({"layer": "lme"}, ConfigError, r"there is no layer lme. Did you mean lem"),
         ({"layer": "gcn"}, InputError, "gcn is a model of graphs"),
         ({"layer": 3}, InputError, "layer must be a name, such as 'lem', or a class; got 3"),
+        ({"layer": LEM(2, 4)}, InputError, "layer must be a class; got an object of LEM. Give LEM, and its"),
         ({"layer_args": {"hidden": 4}}, ConfigError, r"layer.hidden: LEM has no such argument"),
         ({"layer": LEM, "layer_args": {"hidden": 4}}, InputError, "layer=LEM: .*hidden"),
         ({"epochs": 0}, InputError, "epochs must be positive; got 0"),

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import run_harness as h
 
+from physml.base.errors import InputError
 from physml.base.paths import work_root
 from physml.cli import main, status
 from physml.queue import planning
@@ -48,6 +49,16 @@ def test_each_state_of_a_run_is_told(forked):
     text = summary("t", [seen(run) for run in planned], planned)
     assert text.startswith("t: 4 runs: 1 done, 1 missing, 1 given up, 1 stopped; ")
     assert "of work left" in text and "of unknown time" in text
+
+
+def test_a_run_that_ended_without_a_record_has_failed():
+    """Such as one whose layer returns a wrong shape: bad input is no result."""
+    spec = h.spec_of(h.odd())
+    spec.work_folder.mkdir(parents=True)
+    with pytest.raises(InputError), history.counted(spec.work_folder):
+        raise InputError("u is wrong")
+    spec.output_file.write_text("error: u is wrong\n")
+    assert of(spec).state == "failed" and of(spec).reason == "ended without a result: error: u is wrong"
 
 
 def test_a_run_without_news_is_called_silent_and_times_are_told_in_two_units():

@@ -3,12 +3,15 @@
 import math
 import random
 import statistics
+import subprocess
+import sys
 import warnings
 from collections import Counter
 
 import optuna
 import pytest
 
+from physml.base.paths import ROOT
 from physml.search.points import combination_of, combinations, designed, estimated, importances, promoted
 
 SPACE = {
@@ -45,6 +48,32 @@ def test_points_depend_on_the_seed_go_on_where_they_ended_and_are_of_low_discrep
         parts = [math.log10(point["optim.lr"] / 1e-3) / 2 for point in points]
         assert len({min(int(16 * part + 1e-3), 15) for part in parts}) >= 15  # rounded to three digits
         assert len({min(int(16 * point["model.dt"]), 15) for point in points}) >= 15
+
+
+INTERRUPTED = """
+import signal
+import numpy as np
+from physml.search.points import designed
+
+space = {"optim.lr": {"low": 1e-4, "high": 1e-1, "log": True}, "model.a": {"low": 0.0, "high": 1.0}}
+read = np.lib.npyio.NpzFile.__getitem__
+
+def interrupted(file, key):
+    signal.raise_signal(signal.SIGINT)
+    return read(file, key)
+
+np.lib.npyio.NpzFile.__getitem__ = interrupted
+try:
+    designed(space, [], 4, 0)
+except KeyboardInterrupt:
+    print("stopped", len(designed(space, [], 4, 0)))
+"""
+
+
+def test_ctrl_c_while_scipy_reads_its_numbers_is_not_lost() -> None:
+    """SciPy drops an exception there; all points of the process would be equal."""
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout == "stopped 4\n", done.stderr
 
 
 def test_values_have_three_digits_within_their_range_and_lists_end_when_all_are_drawn() -> None:

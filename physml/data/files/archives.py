@@ -64,7 +64,7 @@ class Tree(ABC):
     def missing(self, name: str) -> DataError:
         known = [n for n in self.names() if PurePosixPath(n).name == PurePosixPath(name).name] or self.names()
         hint = suggest(name, known[:1000]) if len(known) <= 1000 else ""
-        return DataError(f"{self.path} has no member {name}. {hint} Get it again: `physml data get`.")
+        return DataError(f"{self.path} has no member {name}. {hint} Get it again: `physml data get NAME`.")
 
 
 class ZipTree(Tree):
@@ -233,7 +233,7 @@ def refuse_large(archive: Path, name: str, size: int) -> None:
 
 
 def refused(archive: Path, why: str) -> DataError:
-    return DataError(f"{archive}{why} Delete the file and run `physml data get`.")
+    return DataError(f"{archive}{why} Delete the file and run `physml data get NAME`.")
 
 
 def is_web_page(path: Path) -> bool:
@@ -254,5 +254,5 @@ def damaged(path: Path, expected: str, error: BaseException | None) -> DataError
         got = f"{type(error).__name__}: {brief(error)}" if error else f"it starts with {start[:8]!r}"
     return DataError(
         f"{path} is not a valid {expected}: {got}. Correct it if it is your own; else delete it and run "
-        "`physml data get`."
+        "`physml data get NAME`."
     )

@@ -70,7 +70,7 @@ def refuse_bomb(where: object, declared: int, packed: int) -> None:
     if declared > most(packed):
         raise DataError(
             f"{where} would unpack to {declared} bytes out of {packed}; at most {most(packed)} are read. "
-            "It is not opened. Delete the file and run `physml data get`."
+            "It is not opened. Delete the file and run `physml data get NAME`."
         )
 
 
@@ -101,7 +101,7 @@ class Bounded(io.RawIOBase):
         if self._left < 0:
             raise DataError(
                 f"{self._where} unpacks to more than {self._limit} bytes; no more are read. Delete the file "
-                "and run `physml data get`."
+                "and run `physml data get NAME`."
             )
         return content
 

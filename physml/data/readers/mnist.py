@@ -85,4 +85,4 @@ def items(arrays: Arrays) -> Iterable[bytes]:
             yield f"{part} {i} {y} ".encode() + x.tobytes()
 
 
-MNIST = DataSet("mnist", 1, read, fixture, items, remedy="Delete it and run `physml data get`.")
+MNIST = DataSet("mnist", 1, read, fixture, items, remedy="Delete it and run `physml data get NAME`.")

@@ -15,7 +15,7 @@ from physml.data.readers.timeseries import Cases, read_ts, write_ts
 
 PARTS = ("train", "test")
 ARCHIVE = "https://www.timeseriesclassification.com/aeon-toolkit"
-REMEDY = "Correct the file, or get that of the archive again: `physml data get`."
+REMEDY = "Correct the file, or get that of the archive again: `physml data get NAME`."
 FOLDERS = ("ucr_uea/{name}", "Univariate_ts/{name}", "Multivariate_ts/{name}", "{name}")  # below PHYSML_DATA
 
 

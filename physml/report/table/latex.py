@@ -72,9 +72,10 @@ def _opening(
     titles = [tex(column.heading) for column in columns]
     caption = f"{spec.title} ({spec.source})."
     if {"ours", "interval"} & set(show) and runs:
-        unit = "splits" if spec.spread == "splits" else "runs"
+        unit = "split" if spec.spread == "splits" else "run"
         number = str(runs[0]) if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
-        caption += f" Ours: mean ± standard deviation over {number} {unit}."
+        over = f"mean ± standard deviation over {number} {unit}s" if number != "1" else f"one {unit}"
+        caption += f" Ours: {over}."
     caption += " Bold: the best of each column." if bold_best else ""
     caption += "".join(f" {line}." for line in table.unlike)
     head = [

@@ -158,10 +158,9 @@ class Runs:
             return State("diverged", done=self.diverged, wanted=n)
         if self.finished:
             return State("partial", few, len(self.finished), n)
-        if blocked is not None:
-            return State("blocked", blocked)
-        if self.identity is None:
-            return State("blocked", "the experiment can't be composed")
+        if blocked is not None or self.identity is None:
+            lost = self.identity is None and self.stale  # such as runs on a data file that has gone
+            return State("stale" if lost else "blocked", blocked or "the experiment can't be composed")
         return State("stale" if self.stale else "missing")
 
     def owns(self, record: Record) -> bool:

@@ -23,7 +23,9 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     for part in text.split(","):
         match = re.fullmatch(r"\s*(\d{1,18})(?:-(\d{1,18}))?\s*", part)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
-        if not 0 <= last - first < MOST_SEEDS:
+        if last - first >= MOST_SEEDS:
+            raise ConfigError(f"at most {MOST_SEEDS} seeds; got {text!r}.")
+        if last < first:
             raise ConfigError(f"seeds must look like 0,1,2, 0-4 or n5; got {text!r}.")
         seeds |= dict.fromkeys(range(first, last + 1))
     return tuple(seeds)

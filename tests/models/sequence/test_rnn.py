@@ -241,7 +241,7 @@ def test_an_output_of_another_shape_is_refused_and_a_nan_stays_in_its_row() -> N
             return outputs.sum(2), state
 
     net = SequenceModel(lambda d_in: Summed(d_in, 4), 1, 2, "every", False, n_layers=1)
-    says = r"the output of Summed must have shape \(B, T, 4\); got \(3, 5\)"
+    says = r"the output of Summed must have shape \(B, T, 4\), so \(3, 5, 4\); got \(3, 5\)"
     refuses(InputError, says, net, torch.zeros(3, 5, 1))
 
 
@@ -283,6 +283,8 @@ def test_tied_softmax_is_one_table_that_stays_tied_and_does_not_train_the_vector
         (lambda u: u, r"Returns must return \(outputs, state\); got Tensor"),
         (lambda u: (u, u, u), "got tuple"),
         (lambda u: (u, ()), "Returns must keep the dtype of its input; its output is float64"),
+        (lambda u: (u[:, ::2], ()), r"Returns must have shape \(B, T, 4\), so \(2, 3, 4\); got \(2, 2, 4\)"),
+        (lambda u: (u.transpose(0, 1), ()), r"so \(2, 3, 4\); got \(3, 2, 4\)"),
     ],
 )
 def test_what_a_layer_of_ones_own_returns_is_checked(returned: Any, says: str):

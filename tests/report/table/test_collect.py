@@ -541,7 +541,8 @@ def test_seeds_and_rows_from_the_command_line() -> None:
     for text, seeds in {"n3": (0, 1, 2), "0, 5,5": (0, 5), "1-3,7": (1, 2, 3, 7)}.items():
         assert typed.parse_seeds(text) == seeds
     assert typed.parse_row("label=Mine, dt=2,experiment=./mine.yaml").label == "Mine, dt=2"
-    seeds = ("n0", "3-1", "1-", "0-999999999", "", "a")
+    seeds = ("n0", "3-1", "1-", "", "a")
+    refuses(ConfigError, "at most 100000 seeds; got '0-999999999'", typed.parse_seeds, "0-999999999")
     rows = ("mine.yaml", "label=Mine", "label=,experiment=a", "experiment=a,label=Mine", "label=Mine,texas=")
     for what, parse, wrongs in (("seeds", typed.parse_seeds, seeds), ("a row", typed.parse_row, rows)):
         for wrong in wrongs:
