@@ -23,7 +23,7 @@ def add(commands: Any) -> None:
         nargs="*",
         default=[],
         metavar="NAME",
-        help="data sets, or tasks that read them; default: all, but for get, where it is a word, all",
+        help="data sets, or tasks that read them; default: all (of get: the word all)",
     )
     data.add_argument("--long", action="store_true", help="every file, where it is and what for")
     add_options(data, VERIFY)

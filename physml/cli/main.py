@@ -104,7 +104,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
             word.encode()
         except UnicodeEncodeError as error:
             raise InputError(f"an argument must be UTF-8 text; got {word!a}.") from error
-        if not word or (word.startswith("--") and word.endswith("=")):
+        if not word or (word.startswith("--") and word.find("=") == len(word) - 1):
             raise InputError(f"{word or 'an argument'} is empty. Is a variable of the shell not set?")
     arguments = translated(arguments)
     top = parser(arguments[0])

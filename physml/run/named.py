@@ -1,5 +1,6 @@
 """The run that a name means, on the command line or in `physml.load`. No torch, no hydra."""
 
+import contextlib
 from pathlib import Path
 
 from physml.base.errors import ConfigError, DataError, RecordError, suggest
@@ -83,10 +84,11 @@ def folder_named(name: str, wrong: str) -> str:
 
 
 def identity_of(experiment: str) -> str | None:
-    """Identity of an experiment with its present settings; None if no study has this experiment."""
-    if not studies.is_name(experiment):
-        return None
-    return identity(compose([f"experiment={experiment}"]).config)
+    """Identity of an experiment with its present settings; None if no study has it or its data file is gone."""
+    if studies.is_name(experiment):
+        with contextlib.suppress(DataError):
+            return identity(compose([f"experiment={experiment}"]).config)
+    return None
 
 
 def _with_weights(folder: str) -> Record:

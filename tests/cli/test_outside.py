@@ -144,8 +144,12 @@ def test_runs_on_a_data_file_that_is_edited_or_gone_are_told_as_they_are(physml,
     for name in ("./wst.yaml:lem", "wtab.yaml"):
         code, said = physml("plot", name, "--out", "p.csv")
         assert code == 0 and said.count("1 run, ") == 1
-    assert "0 of 2 records" not in physml("track", "sync", "--plan", "./wtab.yaml")[1]
+    code, said = physml("track", "sync", "--plan", "./wtab.yaml")
+    assert code == 0 and "2 of 2 records to send" in said
+    assert physml("diff", "./wst.yaml:lem", "./wst.yaml:lem") == (0, "no difference\n")
     data.rename(folder / "gone.csv")
+    code, said = physml("plot", "./wst.yaml:lem", "--out", "p.csv")
+    assert code == 0 and said.count("1 run, ") == 2
     code, said = physml("table", "wtab.yaml", "--no-run")
     assert code == 2 and "waves.csv is missing" in said
     assert "The runs here have other settings, or data, than this table today." in said
