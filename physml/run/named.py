@@ -84,7 +84,10 @@ def folder_named(name: str, wrong: str) -> str:
 
 
 def identity_of(experiment: str) -> str | None:
-    """Identity of an experiment with its present settings; None if no study has it or its data file is gone."""
+    """Identity of an experiment with its present settings.
+
+    None if no study has it, or a data file of its own is gone.
+    """
     if studies.is_name(experiment):
         with contextlib.suppress(DataError):
             return identity(compose([f"experiment={experiment}"]).config)
