@@ -95,6 +95,25 @@ def test_the_output_in_the_docs_is_real_nothing_is_trained_and_columns_without_r
     assert "test/accuracy: g2/texas-mlp is better than g2/texas-gcn by" in " ".join(out.split())
 
 
+def test_of_many_columns_a_summary_is_shown_first_and_their_sentences_with_long(physml: Physml) -> None:
+    code, out, _ = physml("compare", "LEM", "coRNN", "--table", "own-sequence")
+    lines = out.splitlines()
+    text = " ".join(out.split())
+    assert code == 0 and len(lines) <= 32 and max(map(len, lines)) <= 80
+    won, open = re.search(
+        r"LEM is better than coRNN in (\d) of 9 columns: adding \(10.796 × 1e-2\), .* "
+        r"In (\d) of 9 columns the two cannot be told apart. Outcomes are corrected for 9 columns",
+        text,
+    ).groups()  # type: ignore[union-attr]
+    assert out.count("A better") == int(won) and out.count(" cannot be told apart") - 1 == int(open)
+    assert "Lorenz 96: coRNN: 1 of 5 runs diverged and are left out" in text
+    assert "A: LEM (" not in text and "adding: LEM is better" not in text
+    code, out, _ = physml("compare", "LEM", "coRNN", "--table", "own-sequence", "--long")
+    text = " ".join(out.split())
+    assert "A: LEM (sequence/adding-lem, " in text and "adding: LEM is better than coRNN by 10.796" in text
+    assert "d_z" in text and "| split" not in text and "HAR-2: test/accuracy" in text
+
+
 @pytest.fixture
 def own(physml: Physml) -> None:
     """A study, an experiment and a table in the working folder, with records of all."""

@@ -25,6 +25,7 @@ MOST = 1000  # further pairs; more are called hopeless
 NEVER = ("other protocol", "different data")  # no comparison at all; other reasons are caveats
 SUBSTITUTE = "substitute data"  # for one row alone
 FAR = 6.0  # noncentrality from which a significant difference of the wrong sign is rarer than 1e-9
+CERTAIN = 30.0  # noncentrality beside which the mean varies little; SciPy's distribution is nan from 37 on
 
 
 @dataclass(frozen=True)
@@ -156,13 +157,15 @@ def power_of(n: int, d_z: float, alpha: float = ALPHA) -> float:
         >>> round(power_of(34, 0.5), 2)  # the textbook's 34 pairs for a medium effect
         0.81
     """
-    from scipy.special import nctdtr
+    from scipy.special import chdtrc, nctdtr
 
     if n < 2:
         raise InputError(f"a paired t-test needs at least 2 pairs; got {n}.")
     if math.isinf(d_z):  # equal differences: the sign test
         return float(2.0 ** (1 - n) < alpha)
     t, shift = t_quantile(n - 1, 1 - alpha), abs(d_z) * math.sqrt(n)
+    if shift > CERTAIN:  # missed where the sd, by a chi-square law, is drawn too large
+        return float(1 - chdtrc(n - 1, (n - 1) * (shift / t) ** 2))
     wrong_sign = nctdtr(n - 1, shift, -t) if shift < FAR else 0.0
     return float(1 - nctdtr(n - 1, shift, t) + wrong_sign)
 

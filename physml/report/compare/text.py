@@ -1,4 +1,4 @@
-"""Two rows compared, in words: a `Document` with a sentence for each column."""
+"""Two rows compared, in words: a `Document` with a sentence for each column, or with a summary of many."""
 
 import math
 import statistics
@@ -6,14 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from physml.base.errors import InputError
-from physml.report.compare.rows import MOST, POWER, RowComparison, Side, compare_runs, corrected
+from physml.report.compare.rows import MOST, POWER, RowComparison, RowVerdict, Side, compare_runs, corrected
 from physml.report.stats.budgets import differences
 from physml.report.stats.claims import ALPHA, p_text
 from physml.report.stats.summary import N_FOR_VERDICT, Spread
 from physml.report.table.numbers import gain_text, signed
 from physml.report.table.spec import Cell, Column
-from physml.report.text.document import NONE, Document, Grid, Lines, blocks
+from physml.report.text.document import NONE, Block, Document, Grid, Lines, blocks, grouped
 
+MANY = 4  # columns from which the first sight has a summary
 LONGEST = 30  # runs that are listed one by one
 FEWEST_SIGNS = 6  # pairs: with fewer, no p-value of Wilcoxon's test can be below 5 %
 HEADS = (
@@ -21,6 +22,7 @@ HEADS = (
     "Wilcoxon", "outcome", "more pairs",
 )  # fmt: skip
 FOLDED = ((0, 1), (2, 3), (4, 5, 6), (7, 8, 9), (10, 11))
+FIRST_HEADS = (0, 2, 3, 4, 5, 10, 11)  # of many columns, a line each
 CSV_HEADS = (
     "table", "first", "second", "column", "metric", "unit", "better", "protocol", "split", "seed",
     "value_first", "value_second", "difference", "pairs", "over", "sd", "low", "high", "new_low", "new_high",
@@ -36,6 +38,7 @@ class Rows:
     names: tuple[str, str]  # names of the two rows
     comparisons: tuple[RowComparison, ...]  # one for each column, corrected for being several
     missing: dict[str, str]  # column -> why there is no comparison
+    settings: tuple[str, ...] = ()  # those of the two rows
     facts: tuple[str, ...] = ()  # what else stands below
 
 
@@ -64,8 +67,8 @@ def compared(
         raise InputError(
             f"a comparison needs finished runs of both rows with equal split and seed; {reasons}. {hint}"
         )
-    unlike = _unlike(columns, sides)
-    return Rows(id, names, tuple(corrected(comparisons)), missing, (*_settings(sides), *unlike))
+    settings, unlike = tuple(_settings(sides)), tuple(_unlike(columns, sides))
+    return Rows(id, names, tuple(corrected(comparisons)), missing, settings, unlike)
 
 
 def _settings(sides: Mapping[str, tuple[Side, Side]]) -> Iterator[str]:
@@ -92,24 +95,64 @@ def _unlike(columns: Sequence[Column], sides: Mapping[str, tuple[Side, Side]]) -
 
 
 def document(rows: Rows) -> Document:
-    """Sentences and a line for each column; the single runs below."""
+    """Sentences and a line for each column; of many columns a summary. The single runs below."""
     first, second = rows.names
+    lines = tuple(map(_line, rows.comparisons))
+    whole = Grid(HEADS, lines, folded=FOLDED)
+    sentences = Lines(tuple(_sentences(rows)), look="strong")
+    shown = blocks(sentences, whole, Lines((*rows.settings, *rows.facts)))
+    rest: tuple[Block, ...] = ()
+    more = "the runs, pair by pair"
+    if len(rows.comparisons) >= MANY:
+        short = whole.without(set(range(len(HEADS))).difference(FIRST_HEADS))
+        rest = blocks(sentences, whole, Lines(rows.settings))
+        shown = blocks(Lines(tuple(_summary(rows)), look="strong"), short, Lines(rows.facts))
+        more = "a sentence and all numbers of each column, settings, the runs"
     return Document(
         id=rows.id,
         title=f"{first} (A) against {second} (B)",
-        first=blocks(
-            Lines(tuple(_sentences(rows)), look="strong"),
-            Grid(HEADS, tuple(map(_line, rows.comparisons)), folded=FOLDED),
-            Lines(rows.facts),
-        ),
-        long=tuple(map(_runs, rows.comparisons)),
+        first=shown,
+        long=(*rest, *map(_runs, rows.comparisons)),
         rules=(Lines(tuple(_rule(rows)), look="items"),),
-        more={"--long": "the runs, pair by pair", "--rules": "how they are compared"},
+        more={"--long": more, "--rules": "how they are compared"},
         values=(CSV_HEADS, *_values(rows)),
     )
 
 
 # --- sentences
+
+
+def _summary(rows: Rows) -> Iterator[str]:
+    """In which of many columns each row is better, and in how many neither."""
+    first, second = rows.names
+    by_verdict = grouped((result.verdict, result) for result in rows.comparisons)
+    many = len(rows.comparisons)
+    won_columns: tuple[tuple[str, str, RowVerdict], ...] = (
+        (first, second, "first better"),
+        (second, first, "second better"),
+    )
+    for row, other, verdict in won_columns:
+        if won := by_verdict.get(verdict):
+            by = ", ".join(f"{result.column.title} ({_by(result)})" for result in won)
+            yield f"{row} is better than {other} in {len(won)} of {many} columns: {by}."
+    open_columns: tuple[tuple[RowVerdict, str], ...] = (
+        ("cannot be told apart", "the two cannot be told apart"),
+        ("equal", "they are equal in every pair of runs"),
+        ("too few pairs", f"there is no verdict: {N_FOR_VERDICT} pairs are the fewest"),
+    )
+    for verdict, says in open_columns:
+        if undecided := by_verdict.get(verdict):
+            yield f"In {len(undecided)} of {many} columns {says}."
+    yield f"Outcomes are corrected for {many} columns, intervals are not."
+    yield from _reasons(
+        grouped((why, result.column.title) for result in rows.comparisons for why in result.caveats)
+    )
+    yield from _reasons(grouped((f"not compared: {why}", title) for title, why in rows.missing.items()))
+
+
+def _reasons(titles: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for reason, columns in titles.items():
+        yield f"{', '.join(columns)}: {reason}"
 
 
 def _sentences(rows: Rows) -> Iterator[str]:
@@ -124,14 +167,14 @@ def _sentences(rows: Rows) -> Iterator[str]:
 def sentence(result: RowComparison, names: tuple[str, str], columns: int = 1) -> str:
     """The comparison in one of the columns, for all of which p-values are corrected."""
     first, second = names
-    verdict, gap, places = result.verdict, result.gain, _places(result)
+    verdict, gap = result.verdict, result.gain
     what = _counted(gap.n, result)
     if result.p is None or result.p_adjusted is None:
         return f"no verdict from {what}; {N_FOR_VERDICT} are the fewest."
     if verdict == "equal":
         return f"{first} and {second} are equal in every one of {what}."
     ahead, behind = (first, second) if gap.mean > 0 else (second, first)
-    by = f"{abs(gap.mean):.{places}f}{_unit(result.column)}"
+    by = _by(result)
     interval = _ahead(result, gap.low, gap.high)
     evidence = f"95 % interval {interval}, {what}, {p_text(result.p)}"
     if columns > 1:
@@ -167,6 +210,11 @@ def _other_test(result: RowComparison) -> str:
     if (result.p < ALPHA) == (result.p_wilcoxon < ALPHA):
         return ""
     return f" Wilcoxon's test disagrees with the t test: {p_text(result.p_wilcoxon)}."
+
+
+def _by(result: RowComparison) -> str:
+    """`2.1 points`"""
+    return f"{abs(result.gain.mean):.{_places(result)}f}{_unit(result.column)}"
 
 
 def _unit(column: Column) -> str:

@@ -86,6 +86,10 @@ def test_power_is_a_probability_everywhere_and_grows() -> None:
         powers = [pairs.power_of(n, d_z) for n in (2, 3, 5, 10, 30, 100, 300, 500, 1000, 2000)]
         assert all(0 <= p <= 1 + 1e-12 for p in powers)
         assert powers == sorted(powers) or d_z == 0.0
+    for d_z in (1.6, 2.2, 5.0):
+        powers = [pairs.power_of(n, d_z, 0.05 / 9) for n in range(3, 1006)]
+        assert powers == sorted(powers) and powers[-1] == 1
+    assert [pairs.pairs_needed(1.78, 0.05 / 9, most) for most in (1000, 1005)] == [8, 8]
     assert pairs.power_of(20, 0.0) == pytest.approx(0.05)
     for d_z in (0.1, 0.3, 0.8, 2.0):
         n = pairs.pairs_needed(d_z)
