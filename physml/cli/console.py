@@ -214,8 +214,8 @@ def _files(record: dict[str, Any], path: Path) -> list[str]:
 def show_plan(planned: "Sequence[Planned]", names: Mapping[str, str] | None = None) -> None:
     """A line for each setting: its runs, and what each and all that are to do cost.
 
-    Settings without a run come first, and those that cost least first among them. names: of settings, where
-    others are shorter.
+    Settings without a run come first, and those that cost least first among them. Those of which all runs are
+    done are counted. names: of settings, where others are shorter.
     """
     from physml.queue.engines import session
     from physml.queue.planning import on_cpu
@@ -224,12 +224,16 @@ def show_plan(planned: "Sequence[Planned]", names: Mapping[str, str] | None = No
     for run in planned:
         settings.setdefault(run.spec.setting, []).append(run)
     names = names or {}
-    rows = [_setting(names.get(name, name), runs) for name, runs in settings.items()]
+    left = {name: runs for name, runs in settings.items() if any(run.state != "done" for run in runs)}
+    rows = [_setting(names.get(name, name), runs) for name, runs in left.items()]
     rows.sort(key=lambda row: row[0])
     devices = {on_cpu(run.spec) for run in planned}
     unit = "core-" if devices == {True} else "GPU-" if devices == {False} else ""
     lines = [Line(("setting", "to do", "ms/step", f"{unit or 'core- or GPU-'}h each", "all", "state"))]
-    print(aligned([*lines, *(line for _, line in rows)], terminal_width(200)))
+    if rows:
+        print(aligned([*lines, *(line for _, line in rows)], terminal_width(200)))
+    if done := len(settings) - len(left):
+        print(f"All runs of {done} {'other ' if rows else ''}setting{'s' if done != 1 else ''} are done.")
     counted = [run for run in planned if run.counts]
     known = [run.cost.hours for run in counted if run.cost.hours is not None]
     unknown = len(counted) - len(known)
@@ -259,13 +263,13 @@ def _setting(name: str, runs: "list[Planned]") -> tuple[tuple[bool, bool, float]
     their line.
     """
     todo = [run for run in runs if run.todo]
-    cost = (todo or runs)[0].cost
+    cost = next((run.cost for run in todo or runs if run.cost.hours is not None), runs[0].cost)
     begun = any(run.state in ("done", "diverged", "running") for run in runs)
     order = not any(run.counts for run in runs), begun, math.inf if cost.hours is None else cost.hours
     ms = "" if cost.ms_per_step is None else f"{cost.ms_per_step:.1f}"
     hours = ("", "")
-    if cost.hours is not None and todo:
-        hours = (f"{cost.hours:.3g}", f"{len(todo) * cost.hours:.3g}")
+    if cost.hours is not None:
+        hours = (f"{cost.hours:.3g}", f"{len(todo) * cost.hours:.3g}" if todo else "")
     said = Counter(run.state if run.state == "blocked" else run.said for run in runs)
     states = ", ".join(f"{n} {words}" if len(said) > 1 else words for words, n in said.items())
     return order, Line((name, f"{len(todo)} of {len(runs)}", ms, *hours, states))

@@ -74,10 +74,11 @@ def plan(specs: Iterable[RunSpec], *, force: bool = False, probe: bool = False) 
         if row.todo:
             setting = (spec.place.folder, spec.place.identity)
             if setting not in known:
-                if reason := blocked_by(spec.config, spec.datasets):
-                    known[setting] = Planned(spec, "blocked", reason=reason)
+                reason = blocked_by(spec.config, spec.datasets)
+                cost = _of_records(*setting, on_cpu(spec)) or _of_probe(spec, probe and not reason)
+                if reason:
+                    known[setting] = Planned(spec, "blocked", cost, reason)
                 else:
-                    cost = _of_records(*setting, on_cpu(spec)) or _of_probe(spec, probe)
                     substitute = substitute_for(spec.config, spec.datasets)
                     full = spec.config["experiment"] and spec.config["profile"] == "full"
                     others = _of_other_settings(*setting) if full else 0

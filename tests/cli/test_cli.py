@@ -343,6 +343,17 @@ def test_a_plan_for_a_gpu_says_so_and_none_measures_unasked_or_needs_a_work_fold
     assert code == 0 and "lem/fitzhugh_nagumo-lem " in out
 
 
+def test_a_plan_counts_settings_that_are_done_and_has_the_cost_of_those_whose_data_are_missing(
+    physml: Physml, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PHYSML_DATA", raising=False)
+    out = "All runs of 9 settings are done.\n90 runs, 0 to do: 0.00 core-hours\n"
+    assert physml("table", "lem-4", "--plan") == (0, out, "")
+    code, out, _ = physml("table", "lem-1", "--plan")
+    assert code == 0 and re.search(r"^lem/smnist-lem +0 of 3 +\d+\.\d +\d\S* +blocked$", out, re.M)
+    assert re.search(r"^lem/smnist-lem-official +0 of 3 +\d+\.\d +\d\S* +\d done, \d blocked$", out, re.M)
+
+
 @pytest.mark.parametrize("root", ["RESULTS", "RUNS", "CACHE", "DATA"])
 def test_a_root_in_no_home_is_refused(root: str, physml: Physml, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"PHYSML_{root}", "~nosuchuser/x")
