@@ -106,7 +106,7 @@ check: lint ## before each commit: style, types, layers, and the quick tests
 test: $(READY) ## run all tests, on all cores
 	@$(PY) -m pytest $(WORKERS) $(ARGS)
 
-integration: $(READY) ## install Slurm, PostgreSQL, Chromium (Debian, root), Ray, MLflow; run the tests with real servers
+integration: $(READY) ## install Slurm, PostgreSQL, Chromium (Debian, root), Ray, MLflow; run the tests with real servers and the wheel
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		command -v slurmctld >/dev/null || scripts/cluster/one_node_slurm.sh install; \
 		[ -d /usr/lib/postgresql ] || scripts/cluster/local_postgresql.sh install; \

@@ -48,7 +48,7 @@ SAMPLE = 5  # `--quick` takes one in so many modules of each slow family, and on
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--grid", action="store_true", help="every model on every task, not one of each")
-    parser.addoption("--integration", action="store_true", help="tests with real servers: make integration")
+    parser.addoption("--integration", action="store_true", help="tests with real servers, and of the wheel")
     parser.addoption("--quick", action="store_true", help=f"one in {SAMPLE**2} of the tests in slow families")
 
 

@@ -11,9 +11,17 @@ from physml.config.compose import compose
 from physml.models.graph.g2 import GradientGating
 from physml.models.graph.graph_layers import MeanConvolution
 from physml.run.spec import checked_specs
-from scripts.bench import graph, graph_plain
+from scripts.bench import graph
 
 ROUND = {"clock_s": 8.0, "processor_s": 4.0, "loop_s": 2.0}
+
+
+@pytest.fixture
+def graph_plain():
+    """Imported where it is used: it takes torch_geometric, which is large."""
+    from scripts.bench import graph_plain
+
+    return graph_plain
 
 
 def measured(experiment):
@@ -23,7 +31,7 @@ def measured(experiment):
 
 
 @pytest.mark.grid
-def test_the_plain_network_of_gradient_gating_is_ours():
+def test_the_plain_network_of_gradient_gating_is_ours(graph_plain):
     """The same numbers with the same weights, so that speed alone differs."""
     keys = {"hidden": 6, "n_layers": 3, "p": 2.5, "aggregate": "mean", "conv": "sage", "own_gate": True}
     keys |= {"input_dropout": 0.0, "out_dropout": 0.0}
@@ -40,7 +48,7 @@ def test_the_plain_network_of_gradient_gating_is_ours():
     assert torch.allclose(got, want, atol=1e-5)
 
 
-def test_the_plain_run_trains_and_tells(tmp_path, capsys):
+def test_the_plain_run_trains_and_tells(graph_plain, tmp_path, capsys):
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(30, 5)).astype(np.float32), rng.integers(0, 3, 30)
     parts = dict(zip(("train", "valid", "test"), np.arange(30).reshape(3, 10), strict=True))
