@@ -182,7 +182,8 @@ def test_means_and_spreads_in_words_are_those_of_the_tables_of_the_page_and_sear
     page = text_of("docs/search.md")
     assert f"{len(random)} of {len(stored)}, are of an earlier form" in page
     assert f"\n{spread_of_search('g2-texas-g2_sage')}\n" in page
-    for ident in ("fitzhugh_nagumo-cornn", "fitzhugh_nagumo-lem", "sequence-fitzhugh_nagumo-lem"):
+    lem_4 = [f"fitzhugh_nagumo-{row}" for row in ("cornn", "lem", "lstm")]
+    for ident in (*lem_4, "sequence-fitzhugh_nagumo-lem"):
         spread = spread_of_search(ident)
         assert spread and f"({spread.ratio:.3g} after " in page, spread
 
