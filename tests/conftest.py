@@ -48,7 +48,7 @@ SAMPLE = 5  # `--quick` takes one in so many modules of each slow family, and on
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--grid", action="store_true", help="every model on every task, not one of each")
-    parser.addoption("--integration", action="store_true", help="tests with real servers, and of the wheel")
+    parser.addoption("--integration", action="store_true", help="what make integration runs")
     parser.addoption("--quick", action="store_true", help=f"one in {SAMPLE**2} of the tests in slow families")
 
 
@@ -57,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Tests with real servers are made by `make integration` alone.
+    """Tests with real servers, and of the wheel in use, are made by `make integration` alone.
 
     pytest does not ask about modules that are named on the command line.
     """

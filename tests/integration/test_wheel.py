@@ -1,7 +1,6 @@
-"""The wheel: what is in it, and its use from another folder, without the checkout and without a network."""
+"""The wheel in use from another folder, without the checkout and without a network."""
 
 import re
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -10,41 +9,21 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import wheels
 
 from physml import __version__
 from physml.base.paths import ROOT
 
 pytestmark = pytest.mark.slow
 
-FOLDERS = ("physml", "conf", "tasks", "results/runs", "results/search", "results/weights")
-FILES = ("pyproject.toml", "constraints.txt", "README.md", "LICENSE", "scripts/build_wheel.py")
-
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, with setuptools as it is here: other tests and builds may run beside it."""
-    folder = tmp_path_factory.mktemp("source")
-    for name in FOLDERS:
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.xz"))
-    (folder / "scripts").mkdir()
-    for name in FILES:
-        shutil.copy(ROOT / name, folder / name)
-    (folder / "build" / "lib" / "physml").mkdir(parents=True)
-    (folder / "build" / "lib" / "physml" / "gone.py").write_text("of an earlier build\n", encoding="utf-8")
-    build = [sys.executable, "-c", "from setuptools import build_meta; build_meta.build_wheel('.')"]
-    done = subprocess.run(build, cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    (built,) = folder.glob("*.whl")
-    return built
-
-
-@pytest.fixture(scope="module")
-def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of an environment with the wheel in it; other packages come from the one that runs the tests."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, with_pip=False, symlinks=True)
     (packages,) = folder.glob("lib/python*/site-packages")
-    with zipfile.ZipFile(wheel) as archive:
+    with zipfile.ZipFile(wheels.build(tmp_path_factory.mktemp("source"))) as archive:
         archive.extractall(packages)
     outer = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     (packages / "outer.pth").write_text(
@@ -96,28 +75,6 @@ def site_packages(python: Path) -> Path:
 def installed(python: Path) -> set[Path]:
     files = site_packages(python).rglob("*")
     return {path for path in files if path.suffix != ".pyc" and path.name != "__pycache__"}
-
-
-def test_it_holds_one_package_with_configs_tasks_and_sources_of_c(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        names = set(archive.namelist())
-        metadata = archive.read(next(n for n in names if n.endswith("METADATA"))).decode()
-        size = archive.getinfo("physml/_records.jsonl.xz").file_size
-    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"physml"}
-    inside = {name.removeprefix("physml/") for name in names}
-    for name in ("conf", "tasks"):
-        files = [p for p in (ROOT / name).rglob("*") if p.suffix in (".yaml", ".py")]
-        assert len(files) > 20
-        assert {f"_{p.relative_to(ROOT).as_posix()}" for p in files} <= inside
-    for suffix in ("*.c", "*.h", "*.npy", "SHA256SUMS", "py.typed", "*.pyi"):
-        files = list((ROOT / "physml").rglob(suffix))
-        assert files
-        assert {p.relative_to(ROOT / "physml").as_posix() for p in files} <= inside
-    assert "gone.py" not in inside
-    assert "_weights/lem/adding-5000-lem-short.safetensors" in inside
-    assert 300_000 < size < 1_200_000
-    assert not any("results/" in name or name.endswith(".pyc") for name in inside)
-    assert "Provides-Extra: graph" in metadata and "Classifier: Typing :: Typed" in metadata
 
 
 STUDY = """
