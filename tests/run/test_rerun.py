@@ -128,10 +128,14 @@ RECORDS = (
     "long_range/eccentricity_small-gcnii/b713060d-split0-seed4",
 )
 MORE = (
-    *("sequence/recall-unicornn/2803e6bf-split0-seed1", "sequence/recall-cornn/99431028-split0-seed0"),
-    *("sequence/recall-tanh_rnn/341a1aeb-split0-seed1", "sequence/recall-lstm/883a8a35-split0-seed0"),
-    *("sequence/recall-lipschitz/1e0be3e6-split0-seed2", "sequence/recall-gru/db8f8207-split0-seed1"),
-    *("sequence/recall-min_gru/f717193b-split0-seed0", "long_range/distance_small-gcn/52bf994f-split0-seed1"),
+    "sequence/recall-unicornn/2803e6bf-split0-seed1",
+    "sequence/recall-cornn/99431028-split0-seed0",
+    "sequence/recall-tanh_rnn/341a1aeb-split0-seed1",
+    "sequence/recall-lstm/883a8a35-split0-seed0",
+    "sequence/recall-lipschitz/1e0be3e6-split0-seed2",
+    "sequence/recall-gru/db8f8207-split0-seed1",
+    "sequence/recall-min_gru/f717193b-split0-seed0",
+    "long_range/eccentricity_small-gcn/366d9106-split0-seed1",
     "long_range/distance_small-sage/8c93d6be-split0-seed2",
     "long_range/diameter_small-gin/0e9ce662-split0-seed1",
 )
