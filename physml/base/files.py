@@ -6,7 +6,6 @@ import functools
 import json
 import os
 import secrets
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,13 +21,11 @@ SETTLED_S = 2.0  # a file that has just been changed may change again within one
 def writing(path: Path) -> Iterator[Path]:
     """Yields a temporary path beside `path`; on success it is synced and renamed, on failure removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     try:
         yield temporary
         sync(temporary)
-        temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
         _sync_folder(path.parent)
     except BaseException:
@@ -106,12 +103,6 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 @contextlib.contextmanager

@@ -51,6 +51,16 @@ def tex(text: str) -> str:
     return "{}" + escaped if escaped.startswith(("[", "*")) else escaped
 
 
+def digits(value: float, n: int) -> str:
+    """A number of at least n significant digits, without an exponent where it is large.
+
+    Example:
+        >>> digits(0.0123, 2), digits(99.6, 2), digits(1234.5, 3), digits(2e-9, 2)
+        ('0.012', '100', '1234', '2e-09')
+    """
+    return f"{value:.0f}" if 10**n - 0.5 <= abs(value) < 1e15 else f"{value:.{n}g}"
+
+
 def brief(error: object, most: int = 300) -> str:
     r"""The message of another library's error on one line, which may quote a whole file.
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from physml.base.paths import display_path, work_root
-from physml.base.text import plain, shown, terminal
+from physml.base.text import digits, plain, shown, terminal
 from physml.training.interrupt import close_terminal
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def _setting(name: str, runs: "list[Planned]") -> tuple[tuple[bool, bool, float]
     ms = "" if cost.ms_per_step is None else f"{cost.ms_per_step:.1f}"
     hours = ("", "")
     if cost.hours is not None:
-        hours = (f"{cost.hours:.3g}", f"{len(todo) * cost.hours:.3g}" if todo else "")
+        hours = (digits(cost.hours, 3), digits(len(todo) * cost.hours, 3) if todo else "")
     said = Counter(run.state if run.state == "blocked" else run.said for run in runs)
     states = ", ".join(f"{n} {words}" if len(said) > 1 else words for words, n in said.items())
     return order, Line((name, f"{len(todo)} of {len(runs)}", ms, *hours, states))

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from physml.base.text import digits
 from physml.cli.console import Line, aligned, describe, show_plan, terminal_width
 from physml.cli.options import ENGINE, JOBS, PLAN, VERIFY, add_options
 
@@ -185,5 +186,5 @@ def _scores(bests: list[dict[str, Any]], part: str, metric: str | None) -> tuple
     if not values:
         return math.nan, "none"
     mean = statistics.fmean(values)
-    sd = f" ± {statistics.stdev(values):.2g}" if len(values) > 1 else ""
+    sd = f" ± {digits(statistics.stdev(values), 2)}" if len(values) > 1 else ""
     return mean, f"{mean:.4g}{sd}"

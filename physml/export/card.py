@@ -6,6 +6,7 @@ from typing import Any
 import yaml
 
 from physml import __version__
+from physml.base.text import digits
 from physml.export.facts import Facts
 
 SHAPES = ((2, 3), (1, 1), (3, 17))  # B, T of the checks of a graph; the first is that of the export
@@ -121,7 +122,7 @@ def _scores(facts: Facts) -> Iterator[str]:
     yield "|---|---|---|---|"
     for name, summary in facts.spread.items():
         own = facts.own.get(name)
-        sd = "" if summary.sd is None else f" ± {summary.sd:.3g}"
+        sd = "" if summary.sd is None else f" ± {digits(summary.sd, 3)}"
         shown = "—" if own is None else f"{own:.5g}"
         yield f"| {name} | {shown} | {summary.mean:.5g}{sd} | {summary.n} |"
     if short := facts.record.get("short"):

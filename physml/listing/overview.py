@@ -4,11 +4,12 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 
+from physml.base.text import digits
 from physml.records.costs import UNITS, core_hours, spent_on
 from physml.records.schema import Record
 from physml.report.outcome import ALL, NOT_RUN, outcome_of
 from physml.report.table.collect import Table
-from physml.report.table.fact_text import hours_number, hours_text, rest_text
+from physml.report.table.fact_text import hours_text, rest_text
 from physml.report.text.document import NONE, md_table
 from physml.report.view.finding import Coverage
 
@@ -76,7 +77,7 @@ def processors_text(runs: Iterable[Record]) -> str:
             name: math.fsum(spent) for name, spent in hours[unit].items()
         }  # whatever the order of the runs
         names = sorted(sums, key=lambda name: (-sums[name], name))
-        each = ", ".join(f"{hours_number(sums[name])} on {name}" for name in names)
+        each = ", ".join(f"{digits(sums[name], 2)} on {name}" for name in names)
         parts.append(f"{unit[0].upper()}{unit[1:]}: {each}")
     return f"What the runs took by processor, each counted once. {'. '.join(parts)}." if parts else ""
 

@@ -86,6 +86,9 @@ class _Meeting:
     def __init__(self, place: Path, wait_s: float) -> None:
         self.place, self.until = place, time.monotonic() + wait_s
         self.me = f"{time.time_ns()}-{os.getpid()}-{host().split()[0]}"
+        self.trial = (
+            place  # a folder of their own, once both are there: a killed trial may have left messages
+        )
 
     def findings(self) -> list[Finding]:
         self._tell(f"hello-{self.me}", {})
@@ -100,6 +103,7 @@ class _Meeting:
         first, second = sorted(self._hellos())[:2]
         if self.me not in (first, second):
             raise DataError(f"more than two processes try {self.place.parent}. Start two.")
+        self.trial = self.place / f"trial-{first}"
         if self.me == first:
             self._hold()
         else:
@@ -108,13 +112,13 @@ class _Meeting:
         self._tell(f"left-{self.me}", {})
         if self.me == first:  # the other has still to read the result
             with contextlib.suppress(DataError):
-                self._wait(lambda: (self.place / f"left-{second}").exists(), "the other's end")
+                self._wait(lambda: (self.trial / f"left-{second}").exists(), "the other's end")
             shutil.rmtree(self.place, ignore_errors=True)
         return [Finding(**finding) for finding in result["findings"]]
 
     def _hold(self) -> None:
         """A child holds a lock and is killed; then a file is written many times."""
-        lock, held = self.place / "lock", self.place / "held"
+        lock, held = self.trial / "lock", self.trial / "held"
         with subprocess.Popen([sys.executable, "-c", _HOLDER, str(lock), str(held)]) as child:
             try:
                 self._read("seen")
@@ -127,16 +131,16 @@ class _Meeting:
         self._read("result")
 
     def _look(self) -> None:
-        lock = self.place / "lock"
+        lock = self.trial / "lock"
         self._read("held")
         seen = files.is_locked(lock)
         self._tell("seen", {})
         self._read("killed")
         freed = self._becomes(lambda: not files.is_locked(lock))
         torn = reads = 0
-        while not (self.place / "written").exists():
+        while not (self.trial / "written").exists():
             with contextlib.suppress(FileNotFoundError):
-                text = opened.read_bytes(self.place / "changing").decode()
+                text = opened.read_bytes(self.trial / "changing").decode()
                 reads += 1
                 torn += not _whole(text)
             self._in_time("the end of the writing")
@@ -156,7 +160,7 @@ class _Meeting:
         count = 0
         for k in range(RACES):
             with contextlib.suppress(FileExistsError):
-                (self.place / f"race-{k}").touch(exist_ok=False)
+                (self.trial / f"race-{k}").touch(exist_ok=False)
                 count += 1
         return count
 
@@ -168,10 +172,10 @@ class _Meeting:
         return [name for name in names if abs(time.time_ns() - int(name.partition("-")[0])) < 600 * 10**9]
 
     def _tell(self, name: str, content: dict[str, Any]) -> None:
-        files.write_json(self.place / name, content)
+        files.write_json(self.trial / name, content)
 
     def _read(self, name: str) -> dict[str, Any]:
-        path = self.place / name
+        path = self.trial / name
         self._wait(path.exists, f"the message {name!r}")
         message: dict[str, Any] = opened.read_json(path)
         return message

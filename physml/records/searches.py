@@ -12,7 +12,7 @@ from typing import Any, Literal, NotRequired, TypedDict
 from physml.base import opened
 from physml.base.errors import RecordError
 from physml.base.paths import display_path, results_root, results_roots
-from physml.base.text import shown
+from physml.base.text import digits, shown
 from physml.records import record, schema, shipped
 
 Content = dict[str, Any]  # of a file: what SearchFile says
@@ -316,7 +316,7 @@ class SearchSpread:
     def __str__(self) -> str:
         return (
             f"test/{self.metric} of {len(self.values)} repeats: best {self.best:.4g}, "
-            f"worst {self.worst:.4g}, ratio {self.ratio:.3g}, sd {self.sd:.2g}"
+            f"worst {digits(self.worst, 4)}, ratio {digits(self.ratio, 3)}, sd {digits(self.sd, 2)}"
         )
 
 

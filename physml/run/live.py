@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from physml.base import opened
+from physml.base.text import digits
 
 NAME = "progress.json"
 LONGEST_S = 1e10  # some 300 years
@@ -89,7 +90,7 @@ def _speed(ms: float) -> str:
         >>> _speed(20.04), _speed(5612.3)
         ('20 ms/step', '5.61 s/step')
     """
-    return f"{ms:.3g} ms/step" if ms < 1000 else f"{ms / 1000:.3g} s/step"
+    return f"{digits(ms, 3)} ms/step" if ms < 1000 else f"{digits(ms / 1000, 3)} s/step"
 
 
 def clock(seconds: float) -> str:

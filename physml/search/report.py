@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from physml.base.errors import ConfigError
+from physml.base.text import digits
 from physml.records.searches import (
     Content,
     best_trial,
@@ -58,7 +59,7 @@ def lines(content: Content, behind: Sequence[str] = (), written: Sequence[str] =
     sign = 1 if search["better"] == "lower" else -1
     ordered = sorted(finished, key=lambda row: sign * row["value"])
     out += [f"  trial {row['trial']:3d}  {row['value']:.4g}  {row['point']}" for row in ordered[:5]]
-    spread = "" if best["sd"] is None else f", sd {best['sd']:.2g} over {len(best['values'])} runs"
+    spread = "" if best["sd"] is None else f", sd {digits(best['sd'], 2)} over {len(best['values'])} runs"
     mean = "mean " if len(best["values"]) > 1 else ""
     out.append(f"best: trial {best['trial']}, {mean}valid/{search['metric']} {best['value']:.4g}{spread}")
     out.append(_bounds(content))
@@ -90,7 +91,7 @@ def repeat_lines(ident: str) -> list[str]:
 
 def _final(content: Content) -> str:
     final = content["final"]
-    sd = "" if final["sd"] is None else f" ± {final['sd']:.2g}"
+    sd = "" if final["sd"] is None else f" ± {digits(final['sd'], 2)}"
     return f"test/{final['metric']} {final['mean']:.4g}{sd} ({len(final['values'])} of {final['runs']} runs)"
 
 

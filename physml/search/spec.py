@@ -138,7 +138,7 @@ def load_search(name: str) -> SearchSpec:
             raise ConfigError(f"search {ident}: {key}: an empty list leaves nothing to choose from.")
         span = spec.range(key)
         for at in (point[key] for point in spec.points):
-            number = isinstance(at, int | float)
+            number = isinstance(at, int | float) and not isinstance(at, bool)
             if not (number and span.low <= at <= span.high if span else at in value):
                 raise ConfigError(f"search {ident}: points: {key} {at} is not in its range.")
     return spec

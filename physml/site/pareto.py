@@ -7,6 +7,7 @@ from operator import truediv
 
 from markupsafe import Markup
 
+from physml.base.text import digits
 from physml.report.table.collect import CellResult
 from physml.report.text.document import NONE, Block, Cell, Grid
 from physml.site import plots
@@ -81,7 +82,7 @@ def with_costs(block: Block, costs: Mapping[str, Mapping[str, float]]) -> Block:
         return block
 
     def text(number: float | None) -> str:
-        return NONE if number is None else f"{number:.0f}" if number >= 10 else f"{number:.2g}"
+        return NONE if number is None else digits(number, 2)
 
     def texts(label: object) -> tuple[str, ...]:
         known = label.at[0] if isinstance(label, Cell) and label.at else ""
@@ -114,7 +115,8 @@ def pictures(results: Results) -> Iterator[tuple[str, Markup, str]]:
                 sign * row.quality,
                 "good" if row in front else "plain",
                 f"#{slug(results.spec.columns[0].key)}",
-                f"{row.label}: {name} {sign * row.quality:.3g}, {cost} {row.cost:.2g} of the median",
+                f"{row.label}: {name} {digits(sign * row.quality, 3)}, {cost} {digits(row.cost, 2)} of the "
+                "median",
                 row.label if row in front else "",
             )
             for row in rows
@@ -127,4 +129,4 @@ def pictures(results: Results) -> Iterator[tuple[str, Markup, str]]:
             f"{name} against {cost} of {len(rows)} models",
             diagonal=False,
         )
-        yield cost, drawn, ", ".join(f"{row.label} ({row.cost:.2g})" for row in front)
+        yield cost, drawn, ", ".join(f"{row.label} ({digits(row.cost, 2)})" for row in front)

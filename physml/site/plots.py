@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from physml.base.text import plain
+from physml.base.text import digits, plain
 from physml.report.stats.summary import Published, Summary
 from physml.report.table.collect import CellResult
 
@@ -237,7 +237,7 @@ def curves(
         f'overflow="hidden">{drawn}</svg>'
     )
     texts = [
-        f'<text class="tick" x="-3.2rem" y="{2 * (100 - up.at(value)) + 4:.1f}">{value:.3g}</text>'
+        f'<text class="tick" x="-3.2rem" y="{2 * (100 - up.at(value)) + 4:.1f}">{digits(value, 3)}</text>'
         for value in up.ticks()
     ]
     below = [

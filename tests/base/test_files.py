@@ -63,6 +63,17 @@ def test_a_file_whose_time_was_set_back_is_another_and_an_error_names_the_file_t
         assert error.value.filename == str(path)
 
 
+def test_files_have_the_mode_that_the_umask_leaves(tmp_path):
+    before = os.umask(0o027)
+    try:
+        files.write_text(tmp_path / "a", "x")
+        with files.writing(tmp_path / "b") as temporary:
+            temporary.write_text("x")
+    finally:
+        os.umask(before)
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in "ab"] == [0o640, 0o640]
+
+
 def test_a_writer_that_fails_leaves_nothing(tmp_path):
     file = tmp_path / "folder" / "file"
     files.write_text(file, "old")

@@ -6,6 +6,7 @@ import threading
 
 from refusals import refuses
 
+from physml.base import files
 from physml.base.errors import DataError
 from physml.cli import main
 from physml.queue import shared_folder
@@ -13,6 +14,9 @@ from physml.queue import shared_folder
 
 def test_two_nodes_meet_by_the_same_command_and_one_alone_by_itself(tmp_path, prints) -> None:
     (folder := tmp_path / "shared").mkdir()
+    (left := folder / shared_folder.NAME).mkdir()
+    for message in ("held", "seen", "killed", "written", "result"):  # of a trial that was killed
+        files.write_json(left / message, {"created": 50, "findings": []})
     out = prints(0, "doctor", "--shared", str(folder), "--wait", "60").out
     assert "seen by the other process" in out and "freed" in out and "0 of " in out
     assert "50 files were created by 50 processes in all" in out

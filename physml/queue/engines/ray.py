@@ -17,6 +17,7 @@ from typing import Any
 
 from physml.base.errors import ConfigError, needed_by, to_install
 from physml.base.paths import display_path
+from physml.base.text import digits
 from physml.queue.engines import ray_pilot
 from physml.queue.engines.job import Job, Settings, Submission, folder_of_logs, read_settings
 from physml.queue.engines.ray_pilot import Order
@@ -207,7 +208,7 @@ def _needs(job: Job, settings: RaySettings) -> dict[str, float]:
 
 
 def _shown(name: str, value: float) -> str:
-    return f"{value / 2**30:.3g} GiB" if name == "memory" else f"{name} {value:g}"
+    return f"{digits(value / 2**30, 3)} GiB" if name == "memory" else f"{name} {value:g}"
 
 
 def _order(job: Job, folder: Path, number: int) -> Order:

@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 
 from physml.base.errors import ConfigError, Preempted
+from physml.base.text import digits
 from physml.queue.engines.job import Engine, Job, Submission, job_of
 from physml.queue.planning import Planned
 from physml.queue.scheduler import Batch, Outcome, last_words, made_by
@@ -61,10 +62,11 @@ class Session:
             return f"Nothing is to do: {len(planned)} of {len(planned)} runs are there."
         job = self._job(todo)
         each = f"{job.cpus} core(s)" + (f", {job.gpus} GPU(s)" if job.gpus else "")
-        hours = "unknown" if job.total_hours is None else f"{job.total_hours:.2g}"
+        hours = "unknown" if job.total_hours is None else digits(job.total_hours, 2)
         packing = (
             f"{job.runs} runs, {hours} hours in all, by {job.workers} pilot(s) of {each}, "
-            f"{job.memory_gib:.3g} GiB and {job.hours:.2g} h: about {job.runs / job.workers:.3g} runs each"
+            f"{digits(job.memory_gib, 3)} GiB and {digits(job.hours, 2)} h: "
+            f"about {digits(job.runs / job.workers, 3)} runs each"
         )
         return f"{self.engine.describe(job)}\n{packing}"
 

@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from physml.base.errors import MissingExtra, RecordError
 from physml.base.paths import display_path
+from physml.base.text import digits
 from physml.records.curves import curve_of
 from physml.records.record import differences
 from physml.records.schema import Record, scores_of
@@ -226,8 +227,9 @@ def _explained(worst: Shift | None, old: Record, new: Record, seeds: Sequence[Re
         pairs = differences({key: old.get(key) for key in SAME}, {key: new.get(key) for key in SAME})
         return f"{'; '.join(f'{name} {after}, was {before}' for name, before, after in pairs[:3])}."
     relation = "above" if worst.share > 1 else "below"
-    seen = f"{worst.name} is {worst.after:.6g}, recorded {worst.before:.6g}: a difference of {worst.size:.2g}"
-    return f"{seen}, {relation} {worst.limit:.2g} ({_limit(worst, old, seeds)})."
+    seen = f"{worst.name} is {worst.after:.6g}, recorded {worst.before:.6g}: a difference of"
+    size, limit = digits(worst.size, 2), digits(worst.limit, 2)
+    return f"{seen} {size}, {relation} {limit} ({_limit(worst, old, seeds)})."
 
 
 def _limit(worst: Shift, old: Record, seeds: Sequence[Record]) -> str:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 import numpy as np
 
 from physml.base.errors import DataError, RecordError
+from physml.base.text import digits
 from physml.records.curves import read_array, read_curve, read_scores
 from physml.records.schema import Record
 from physml.report.figure.simulated import simulate
@@ -216,7 +217,9 @@ def state_lines(figure: Figure) -> list[str]:
     for panel, curves in figure.panels:
         for curve in curves:
             runs = f"{curve.done}/{curve.wanted}, " if curve.wanted else ""
-            ends = ", ".join(f"{values[-1]:.2g} at step {steps[-1]:.0f}" for steps, values in curve.each)
+            ends = ", ".join(
+                f"{digits(values[-1], 2)} at step {steps[-1]:.0f}" for steps, values in curve.each
+            )
             reason = curve.state.reason
             again = reason in known and curve.state.word in ("blocked", "failed")
             state = f"{curve.state.word}, as above" if again else str(curve.state)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
+from physml.base.text import digits
 from physml.records.costs import Rest
 from physml.report.stats.comparison import BEST_OF, LEVELS, Margin
 from physml.report.stats.summary import LEVEL, N_FOR_VERDICT
@@ -48,7 +49,7 @@ def hours_text(facts: Facts) -> str:
         >>> hours_text(Facts(hours={"core-hours": 0.01234, "GPU-hours": 2.0}))
         '0.012 core-hours, 2 GPU-hours'
     """
-    return ", ".join(f"{hours_number(value)} {unit}" for unit, value in facts.hours.items())
+    return ", ".join(f"{digits(value, 2)} {unit}" for unit, value in facts.hours.items())
 
 
 def rest_text(rest: Rest) -> str:
@@ -60,12 +61,7 @@ def rest_text(rest: Rest) -> str:
     """
     if rest.unknown == rest.runs:
         return ""
-    return f"{'at least' if rest.unknown else 'about'} {hours_number(rest.hours)}"
-
-
-def hours_number(hours: float) -> str:
-    """Two digits, of a hundred hours and more all before the point."""
-    return f"{hours:.0f}" if hours >= 100 else f"{hours:.2g}"
+    return f"{'at least' if rest.unknown else 'about'} {digits(rest.hours, 2)}"
 
 
 def fact_lines(table: Table) -> list[str]:
@@ -184,7 +180,7 @@ def group_lines(table: Table, columns: Sequence[Column], most: int | None = None
 
 
 def _group(values: Sequence[float]) -> str:
-    ends = dict.fromkeys(f"{value:.3g}" for value in (min(values), max(values)))
+    ends = dict.fromkeys(digits(value, 3) for value in (min(values), max(values)))
     return f"{len(values)} at {' to '.join(ends)}"
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from collections import Counter
 from collections.abc import Iterable
 
 from physml.base.errors import ConfigError, suggest
@@ -44,7 +45,10 @@ def parse_row(text: str) -> Row:
         ['cornell', 'texas']
     """
     label, *parts = re.split(r",(?=\w+=)", text.strip())
-    cells = dict(part.split("=", 1) for part in parts)
+    pairs = [part.split("=", 1) for part in parts]
+    if twice := [key for key, n in Counter(key for key, _ in pairs).items() if n > 1]:
+        raise ConfigError(f"the row {text!r} names {twice[0]} twice. Name it once.")
+    cells = dict(pairs)
     seeds = cells.pop("seeds", None)
     named = label.removeprefix("label=").strip()
     if not (label.startswith("label=") and named and cells and all(cells.values())):

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TypeVar
 
 from physml import __version__
+from physml.base.text import digits
 from physml.report.outcome import SHORT_BUDGET, counts
 from physml.report.stats.summary import N_FOR_VERDICT, Published, Summary
 from physml.report.table.collect import CellResult, Table
@@ -51,7 +52,7 @@ def written(table: Table) -> str | None:
         if part == "times":
             first, second = (_there(table.of[name, key].summary).mean for name in label.split("//"))
             ratio = first / _there(second or None)
-            return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}"
+            return digits(ratio, 2)
         return _number(table.of[label, key], part)
 
     try:

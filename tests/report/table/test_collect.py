@@ -550,6 +550,9 @@ def test_seeds_and_rows_from_the_command_line() -> None:
 
 
 def test_an_extra_row_may_have_an_experiment_of_its_own_in_each_column() -> None:
+    refuses(
+        ConfigError, "names official twice", typed.parse_row, "label=A,official=./a.yaml,official=./b.yaml"
+    )
     row = typed.parse_row("label=Mine, dt=2,official=./a.yaml")
     extended = typed.with_rows(spec(), [row])
     assert (row.label, extended.cell(row, extended.columns[0]).experiment) == ("Mine, dt=2", "./a.yaml")
