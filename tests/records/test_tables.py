@@ -45,6 +45,8 @@ def test_a_table_in_results_is_the_one_that_the_records_give(ident: str) -> None
     kept = (TABLES / f"{ident}.md").read_text(encoding="utf-8")
     assert kept == rendered, f"physml table {ident} --no-run --write writes it anew"
     assert "blocked" not in rendered
+    sources = [c.published.source for c in table.cells if c.published and c.published.source]
+    assert all(f"read elsewhere, {source}: " in rendered for source in sources)
     if table.spec.finding:
         assert written(table), f"other outcomes: read `finding` of conf/table/{ident}.yaml again"
     (_, _, row) = md_table(HEADS, [line(table)])

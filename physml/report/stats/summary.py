@@ -46,7 +46,6 @@ class Published:
     sd_denominator: Literal["n - 1", "n"] = "n - 1"  # below the root; n is `numpy.std` without ddof
     statistic: Statistic = "unknown"  # what the paper says the number is
     source: str | None = None  # where it was read, if elsewhere than the table's
-    trust: str | None = None  # why it may be misread
     quoted: str | None = None  # the work it was taken from, if the paper did not run it
 
     def __post_init__(self) -> None:

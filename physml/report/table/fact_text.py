@@ -73,7 +73,7 @@ def fact_lines(table: Table) -> list[str]:
     splits += ", each with one of the seeds" if spec.paired else ""
     over_splits = spec.spread == "splits" and not spec.paired
     spread = "sd over splits of the mean over seeds" if over_splits else "sd over runs"
-    lines = [f"Runs: seeds {seeds}{splits}; {spread}"]
+    lines = [*elsewhere_lines(table), f"Runs: seeds {seeds}{splits}; {spread}"]
     if spec.spread == "splits" and not table.own:
         lines.append(
             "The paper's splits are the same as ours: the intervals here take both sides as independent, and "
@@ -105,6 +105,17 @@ def fact_lines(table: Table) -> list[str]:
     for how, names in facts.unproven.items():
         lines.append(f"Data {UNPROVEN.get(how, f'verified in another way ({how})')}: {', '.join(names)}")
     return lines
+
+
+def elsewhere_lines(table: Table) -> Iterator[str]:
+    """The sources of printed numbers that were not read in that of the table, with their rows."""
+    rows: dict[str, dict[str, None]] = {}
+    for column in table.spec.columns:
+        for cell in table.column(column.key):
+            if cell.published is not None and cell.published.source is not None:
+                rows.setdefault(cell.published.source, {})[cell.row] = None
+    for source, labels in rows.items():
+        yield f"Printed numbers read elsewhere, {source}: {', '.join(labels)}"
 
 
 def rule_lines(table: Table) -> Iterator[str]:
