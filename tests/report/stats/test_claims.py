@@ -168,3 +168,5 @@ def test_rows_are_judged_only_where_they_were_tuned_alike() -> None:
     assert tuned_alike(many, many, searched=True)
     assert tried_less(few, dataclasses.replace(many, seeds=few.seeds)) and not tried_less(many, few)
     assert not tried_less(few, many) and not tried_less(own, many)
+    unknown = Settings("searched here")
+    assert not tuned_alike(unknown, unknown) and not tried_less(many, many)

@@ -13,6 +13,7 @@ from refusals import refuses
 
 from physml.base.errors import InputError
 from physml.records.searches import SearchSpread
+from physml.report.outcome import State
 from physml.report.stats import comparison
 from physml.report.stats import summary as stats
 from physml.report.stats.comparison import Comparison, Margin, Reading, best_quantile
@@ -181,7 +182,25 @@ def test_words_accuse_no_more_than_settings_permit(result, settled: str, searche
         assert word(Settings("own")) == "not reached with our settings"
 
 
+def test_a_constant_that_is_not_beaten_excuses_only_what_is_worse_with_our_settings() -> None:
+    def state(outcome: Any, kind: Any, quoted: bool = False) -> Any:
+        result = Comparison(0.0, (Reading("mean of 5", -1.0, 1.0, outcome),))
+        return verdict(result, Settings(kind), quoted, "majority class")
+
+    excused = State("not shown to beat a constant with our settings", "majority class")
+    assert state("worse", "own") == state("worse", "searched here", quoted=True) == excused
+    assert [str(state("worse", kind)) for kind in ("published", "official code")] == ["differs: worse"] * 2
+    assert str(state("better", "own")) == "exceeded" and str(state("agrees", "own")) == "reached"
+    both = Comparison(0.0, (Reading("mean", -1.0, 1.0, "agrees"), Reading("best", -1.0, 1.0, "better")))
+    for kind, quoted in (("own", False), ("published", False), ("own", True)):
+        assert verdict(both, Settings(kind), quoted).reason == "mean: agrees; best: better"  # type: ignore[arg-type]
+
+
 def test_settings_are_those_of_the_record() -> None:
+    for note, trials in (("24 trials (22 finished)", 22), ("the best of 24 trials", 24)):  # of older records
+        found = settings_of({"kind": "searched-here", "note": note})
+        assert found == Settings("searched here", trials, 1, 24)
+    assert settings_of({"kind": "guessed"}) == Settings("own")
     assert str(settings_of({"kind": "paper"})) == "published"
     assert str(settings_of({"kind": "official-code"})) == "official code"
     searched = settings_of({"kind": "searched-here", "trials": 60, "seeds": 3})
