@@ -153,11 +153,16 @@ def test_trials_under_way_are_not_done_and_the_highest_value_is_best_where_highe
     higher = TINY | {"metric": "accuracy", "better": "higher"}  # of 2 trials: the others are extra ones
     content = results.converted({"search": higher, "trials": rows})
     assert content["best"]["trial"] == 5 and content["scored"] == 2
+    rows[4]["value"] = 0.9  # before it diverged
+    assert results.converted({"search": higher, "trials": rows})["best"]["trial"] == 5
     assert results.best_trial(content | {"best": None})["trial"] == 5
     path = results.results_path("s")
     path.parent.mkdir()
     path.write_text(json.dumps(content | {"design": "sobol"}))
     assert results.state_text("s") == "3 of 6 trials, trial 5: valid/accuracy 0.75"
+    assert results.is_done("s")
+    results.unfinished_path("s").write_text(json.dumps(content))
+    assert not results.is_done("s"), "it has been begun anew"
 
 
 def test_a_spread_has_no_ratio_across_zero_and_another_unit() -> None:

@@ -78,6 +78,9 @@ def test_absent_parts_have_no_scores_and_a_number_is_scored_in_its_own_unit() ->
     task.place({part: (torch.zeros(3, 2, 1), y) for part in ("train", "test")}, STORE)
     assert list(task.batches("valid", 2)) == list(task.selections("valid", 2, None)) == []
     assert task.finish({}) == {}
+    parts = {"train": y, "test": torch.tensor([2.0, 4.0, 9.0])}  # less the mean of train: -1, 1, 6
+    task.place({part: (torch.zeros(3, 2, 1), values) for part, values in parts.items()}, STORE)
+    assert task.references()["constant"] == pytest.approx({"rmse": math.sqrt(38 / 3), "mae": 8 / 3})
     task = with_data(Numbers(), STORE)
     metrics = task.references()["constant"]
     assert metrics["rmse"] == pytest.approx(math.sqrt(8 / 3)) and metrics["mae"] == pytest.approx(4 / 3)
