@@ -137,6 +137,7 @@ def test_a_search_that_was_stopped_is_not_done_and_a_trial_waits_for_its_stage(t
     ]
     content = {"best": None, "search": TINY, "trials": trials}
     assert results.best_trial(content) == trials[1] | {"value": 0.5}
+    assert results.best_trial(content | {"best": trials[0]}) == trials[0], "of one that has ended its winner"
     assert results.best_trial(content | {"trials": trials[:1]}) == trials[0] | {"value": 0.1}
 
 
