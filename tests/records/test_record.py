@@ -52,8 +52,8 @@ def change(path: Path, **changes: Any) -> None:
 def test_a_failure_hides_no_result_of_a_later_results_folder(tmp_path: Path, monkeypatch) -> None:
     roots = [tmp_path / "own", tmp_path / "checkout"]
     monkeypatch.setattr(record, "results_roots", lambda: roots)
-    later = {3: "finished", 4: "failed", 5: "finished"}
-    for root, ends in zip(roots, ({3: "failed", 4: "failed"}, later), strict=True):
+    later = {3: "finished", 4: "failed", 5: "finished", 6: "diverged"}
+    for root, ends in zip(roots, (dict.fromkeys((3, 4, 6), "failed"), later), strict=True):
         for seed, status in ends.items():
             record.write(path_of(root / "runs/t/a", seed), made(seed=seed, status=status))
     ends = {run["seed"]: run["status"] for run in record.records("t/a")}
@@ -63,9 +63,9 @@ def test_a_failure_hides_no_result_of_a_later_results_folder(tmp_path: Path, mon
     assert record.records("t/a", places={(4, 0)}) == []
     # The runs beside one of a results folder are those of all of them.
     beside = record.records_beside(path_of(roots[0] / "runs/t/a"))
-    assert {run["seed"] for run in beside} == {3, 4, 5}
+    assert {run["seed"] for run in beside} == {3, 4, 5, 6}
     (tmp_path / "own").rename(tmp_path / "sent")
-    assert len(record.records_beside(path_of(tmp_path / "sent/runs/t/a"))) == 2
+    assert len(record.records_beside(path_of(tmp_path / "sent/runs/t/a"))) == 3
 
 
 def test_a_changed_digit_is_noticed_and_a_damaged_setting_mended_by_the_next_run(tmp_path: Path) -> None:

@@ -48,7 +48,16 @@ def test_gaps_of_ranks_speak_of_the_runs() -> None:
     ahead = rank_gaps(rows, ["lower"] * 6, other)
     assert ahead[best].mean == -gaps[other].mean and ahead[best].high == -gaps[other].low
     assert list(ahead) == sorted(ahead, key=lambda row: ahead[row].mean) and other not in ahead
-    assert rank_gaps({**rows, "far": [[9.0]] * 6}, ["lower"] * 6) == {}  # other numbers of runs
+    for few in (1, 4):  # other numbers of runs
+        assert rank_gaps({**rows, "far": [[9.0] * few] * 6}, ["lower"] * 6) == {}
+
+
+def test_gaps_are_wider_for_more_rows_and_reach_to_where_the_draws_do() -> None:
+    rows = {"first": [[1.0, 1.1, 1.2, 1.3, 1.4]] * 5, "near": [[1.3] * 5] * 5, "last": [[9.0] * 5] * 5}
+    three, four = (rank_gaps(rows | more, ["lower"] * 5)["near"] for more in ({}, {"d": [[99.0] * 5] * 5}))
+    wider = scipy.stats.studentized_range.ppf(0.95, [3, 4], 5 * (5 - 1))
+    assert (four.mean - four.low) / (three.mean - three.low) == pytest.approx(wider[1] / wider[0])
+    assert three.mean - three.low > 2 * (three.high - three.mean) > 0, "seldom is the second one ahead"
 
 
 @pytest.mark.parametrize("rows", [2, 4])

@@ -96,7 +96,7 @@ def test_equal_or_few_runs_are_a_tie_or_no_verdict_and_only_common_ones_are_pair
     assert (rounded.mean, rounded.sd, rounded.p_value()) == (0.0, 0.0, 1.0)
     for size in (1e-12, 1.0, 1e12):  # small beside the values, and of small values, is still a difference
         apart = claims.differences(by_seed([size]), by_seed([size * (1 + 1e-8)]), "lower")
-        assert apart == {(0, 0): pytest.approx(1e-8 * size)}
+        assert apart == {(0, 0): pytest.approx(1e-8 * size, rel=1e-6, abs=0)}
     for n, word in ((5, "cannot be told apart"), (6, "holds")):  # no spread: the sign test
         alike = gain(by_seed([0.4] * n), by_seed([0.3] * n), "higher")
         assert (alike.sd, alike.p_value()) == (0.0, 2 * 0.5**n)
