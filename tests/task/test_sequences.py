@@ -65,7 +65,7 @@ def test_the_reference_is_the_prior_of_train_and_one_logit_the_same_as_two() -> 
     task = with_data(Classes(2, one_logit=True), STORE)
     two = with_data(Classes(2), STORE)
     batch = next(task.batches("test", 4))
-    z = torch.tensor([[0.3], [-1.0], [2.0], [0.1]])
+    z = torch.tensor([[-1.0], [0.3], [2.0], [0.0]])  # a tie is the first class
     both = torch.cat([torch.zeros_like(z), z], 1)
     assert task.loss(z, batch).item() == pytest.approx(two.loss(both, batch).item())
     assert task.score(z, batch) == pytest.approx(two.score(both, batch))
