@@ -70,8 +70,8 @@ def test_an_interval_is_widened_for_the_fewest_runs_all_degrees_of_freedom_and_a
     if rows == 2:
         assert quantile == pytest.approx(scipy.stats.t.ppf(0.975, degrees))
     half = 0.95 * math.sqrt(3 / 2) * quantile / scipy.stats.norm.ppf(0.975)
-    found = across._interval(10.0, drawn, [5, 3], rows)
-    assert (found.mean, found.low, found.high) == pytest.approx((10.0, 10.0 - half, 10.0 + half))
+    middle = across._interval(10.0, drawn, [5, 3], rows)
+    assert (middle.mean, middle.low, middle.high) == pytest.approx((10.0, 10.0 - half, 10.0 + half))
 
 
 def test_the_p_value_of_ranks_is_friedmans() -> None:

@@ -70,8 +70,8 @@ def test_what_is_not_printed_is_taken_for_the_least() -> None:
     sd, mean = float(np.std(ours, ddof=1)), 7 / 3
 
     def reading(**printed: Any) -> tuple[str, float, float]:
-        (found,) = compare(ours, Published(0.0, **printed)).readings
-        return found.assumption.partition(",")[0], mean - found.low, found.high - mean
+        (only,) = compare(ours, Published(0.0, **printed)).readings
+        return only.assumption.partition(",")[0], mean - only.low, only.high - mean
 
     half = scipy.stats.t.ppf(0.975, 2) * sd * math.sqrt(1 / 3 + 1)
     assert reading(statistic="mean") == ("mean of any number", *[pytest.approx(half)] * 2)
@@ -198,8 +198,8 @@ def test_a_constant_that_is_not_beaten_excuses_only_what_is_worse_with_our_setti
 
 def test_settings_are_those_of_the_record() -> None:
     for note, trials in (("24 trials (22 finished)", 22), ("the best of 24 trials", 24)):  # of older records
-        found = settings_of({"kind": "searched-here", "note": note})
-        assert found == Settings("searched here", trials, 1, 24)
+        old = settings_of({"kind": "searched-here", "note": note})
+        assert old == Settings("searched here", trials, 1, 24)
     assert settings_of({"kind": "guessed"}) == Settings("own")
     assert str(settings_of({"kind": "paper"})) == "published"
     assert str(settings_of({"kind": "official-code"})) == "official code"
