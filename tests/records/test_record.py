@@ -52,16 +52,20 @@ def change(path: Path, **changes: Any) -> None:
 def test_a_failure_hides_no_result_of_a_later_results_folder(tmp_path: Path, monkeypatch) -> None:
     roots = [tmp_path / "own", tmp_path / "checkout"]
     monkeypatch.setattr(record, "results_roots", lambda: roots)
-    for root, ends in zip(roots, ({3: "failed", 4: "failed"}, {3: "finished", 5: "finished"}), strict=True):
+    later = {3: "finished", 4: "failed", 5: "finished", 6: "diverged"}
+    for root, ends in zip(roots, (dict.fromkeys((3, 4, 6), "failed"), later), strict=True):
         for seed, status in ends.items():
             record.write(path_of(root / "runs/t/a", seed), made(seed=seed, status=status))
     ends = {run["seed"]: run["status"] for run in record.records("t/a")}
-    assert ends == {3: "finished", 4: "failed", 5: "finished"}
+    assert ends == later
+    (failed,) = record.records("t/a", places={(0, 4)})
+    assert failed["path"] == str(path_of(roots[0] / "runs/t/a", 4)), "of two failures the first"
+    assert record.records("t/a", places={(4, 0)}) == []
     # The runs beside one of a results folder are those of all of them.
     beside = record.records_beside(path_of(roots[0] / "runs/t/a"))
-    assert {run["seed"] for run in beside} == {3, 4, 5}
+    assert {run["seed"] for run in beside} == {3, 4, 5, 6}
     (tmp_path / "own").rename(tmp_path / "sent")
-    assert len(record.records_beside(path_of(tmp_path / "sent/runs/t/a"))) == 2
+    assert len(record.records_beside(path_of(tmp_path / "sent/runs/t/a"))) == 3
 
 
 def test_a_changed_digit_is_noticed_and_a_damaged_setting_mended_by_the_next_run(tmp_path: Path) -> None:
@@ -119,6 +123,8 @@ def test_a_file_that_is_not_there_is_named_and_not_a_number_becomes_null(tmp_pat
         ({"identity": "../../x"}, r"its identity is '../../x'"),
         ({"setting": "../../../x"}, r"its setting is '../../../x'"),
         ({"setting": None}, "its setting is None"),
+        ({"identity": "0123abcd/../x"}, r"its identity is '0123abcd/../x'"),
+        ({"setting": "0123abcdef"}, r"its setting is '0123abcdef'"),
         ({"note": json.loads("[" * 100 + "]" * 100)}, "nested more than 32 levels"),
     ],
     ids=str,
@@ -192,6 +198,20 @@ def test_a_setting_that_was_changed_is_named(tmp_path: Path, changes: dict[str, 
     record.write(path_of(tmp_path), made())
     change(setting_of(tmp_path), **changes)
     refuses(RecordError, rf"setting\.json is {said}|setting\.json {said}", record.read, path_of(tmp_path))
+
+
+def test_a_setting_under_the_identity_of_another_is_named_and_the_order_of_keys_makes_no_hash(
+    tmp_path: Path,
+) -> None:
+    record.write(path_of(tmp_path), made())
+    file = setting_of(tmp_path)
+    file.rename(file.with_name(file.name.replace(IDENTITY, "ffffffff")))
+    change(path_of(tmp_path), identity="ffffffff")
+    refused = f"not what its name says: it has identity {IDENTITY}"
+    refuses(RecordError, refused, record.read, path_of(tmp_path))
+    assert record.digest_of({"a": 1, "b": {"c": 2, "d": 3}}) == record.digest_of(
+        {"b": {"d": 3, "c": 2}, "a": 1}
+    )
 
 
 def test_diff_joins_runs_with_their_settings(tmp_path: Path, prints) -> None:

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 import operator
 import re
 from pathlib import Path
@@ -63,8 +64,12 @@ def _put(content: dict[str, Any], keys: tuple[Any, ...], value: Any) -> dict[str
         (("rounds",), [], "60 trials of 0"),
         (("stages",), [], "it has 0 stages"),
         (("best", "trial"), 999, "its best trial is none of its trials"),
+        (("best", "trial"), 60, "its best trial is none of its trials"),  # of 60, from 0 on
+        (("best", "trial"), -1, "its best trial is none of its trials"),
+        (("rounds", 0, "best"), 60, "its best trial is none of its trials"),
         (("trials", 0, "trial"), 7, "its trials are not numbered in order"),
         (("trials", 0, "point", "optim.lr"), "fast", "trial 0 has 'fast' for optim.lr, a range"),
+        (("trials", 0, "point", "optim.lr"), True, "trial 0 has True for optim.lr, a range"),
         (("rounds", 0, "space", "optim.lr", "low"), "0", "its rounds.0.space.optim.lr.low is '0'"),
     ],
 )
@@ -132,7 +137,41 @@ def test_a_search_that_was_stopped_is_not_done_and_a_trial_waits_for_its_stage(t
     ]
     content = {"best": None, "search": TINY, "trials": trials}
     assert results.best_trial(content) == trials[1] | {"value": 0.5}
+    assert results.best_trial(content | {"best": trials[0]}) == trials[0], "of one that has ended its winner"
     assert results.best_trial(content | {"trials": trials[:1]}) == trials[0] | {"value": 0.1}
+
+
+def test_trials_under_way_are_not_done_and_the_highest_value_is_best_where_higher_is_better(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("PHYSML_RESULTS", str(tmp_path))
+    ends = ["finished", "missing", "waiting", "running", "diverged", "finished"]
+    values = [0.5, None, None, None, None, 0.75]
+    rows = [
+        {"trial": i, "point": {"optim.lr": 0.2}, "value": value, "status": end, "stage": 1, "means": [value]}
+        for i, (end, value) in enumerate(zip(ends, values, strict=True))
+    ]
+    higher = TINY | {"metric": "accuracy", "better": "higher"}  # of 2 trials: the others are extra ones
+    content = results.converted({"search": higher, "trials": rows})
+    assert content["best"]["trial"] == 5 and content["scored"] == 2
+    rows[4]["value"] = 0.9  # before it diverged
+    assert results.converted({"search": higher, "trials": rows})["best"]["trial"] == 5
+    assert results.best_trial(content | {"best": None})["trial"] == 5
+    path = results.results_path("s")
+    path.parent.mkdir()
+    path.write_text(json.dumps(content | {"design": "sobol"}))
+    assert results.state_text("s") == "3 of 6 trials, trial 5: valid/accuracy 0.75"
+    assert results.is_done("s")
+    results.unfinished_path("s").write_text(json.dumps(content))
+    assert not results.is_done("s"), "it has been begun anew"
+
+
+def test_a_spread_has_no_ratio_across_zero_and_another_unit() -> None:
+    spread = results.SearchSpread("r2", "higher", (-0.5, 0.25))
+    assert spread.scaled(100) == results.SearchSpread("r2", "higher", (-50.0, 25.0))
+    assert [math.isnan(s.ratio) for s in (spread, results.SearchSpread("r2", "higher", (-0.5, -0.25)))] == [
+        True
+    ] * 2
 
 
 def test_results_of_earlier_versions_have_the_present_form():

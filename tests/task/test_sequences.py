@@ -65,7 +65,7 @@ def test_the_reference_is_the_prior_of_train_and_one_logit_the_same_as_two() -> 
     task = with_data(Classes(2, one_logit=True), STORE)
     two = with_data(Classes(2), STORE)
     batch = next(task.batches("test", 4))
-    z = torch.tensor([[0.3], [-1.0], [2.0], [0.1]])
+    z = torch.tensor([[-1.0], [0.3], [2.0], [0.0]])  # a tie is the first class
     both = torch.cat([torch.zeros_like(z), z], 1)
     assert task.loss(z, batch).item() == pytest.approx(two.loss(both, batch).item())
     assert task.score(z, batch) == pytest.approx(two.score(both, batch))
@@ -78,6 +78,9 @@ def test_absent_parts_have_no_scores_and_a_number_is_scored_in_its_own_unit() ->
     task.place({part: (torch.zeros(3, 2, 1), y) for part in ("train", "test")}, STORE)
     assert list(task.batches("valid", 2)) == list(task.selections("valid", 2, None)) == []
     assert task.finish({}) == {}
+    parts = {"train": y, "test": torch.tensor([2.0, 4.0, 9.0])}  # less the mean of train: -1, 1, 6
+    task.place({part: (torch.zeros(3, 2, 1), values) for part, values in parts.items()}, STORE)
+    assert task.references()["constant"] == pytest.approx({"rmse": math.sqrt(38 / 3), "mae": 8 / 3})
     task = with_data(Numbers(), STORE)
     metrics = task.references()["constant"]
     assert metrics["rmse"] == pytest.approx(math.sqrt(8 / 3)) and metrics["mae"] == pytest.approx(4 / 3)

@@ -44,6 +44,8 @@ def test_metrics_of_a_part(store: Store, graph: str) -> None:
     assert metrics["accuracy"] == pytest.approx(((difference > 0).long() == label).double().mean().item())
     assert task.finish(task.score(3 * logits + 1, batch))["roc_auc"] == pytest.approx(metrics["roc_auc"])
     assert task.references()["majority class"]["roc_auc"] == 0.5
+    sums = task.score(logits, batch) | {"ordered_sum": 0.0, "pair_n": 0}
+    assert math.isnan(task.finish(sums)["roc_auc"]), "of nodes of one class"
     edges = batch.edge_index
     assert {*map(tuple, edges.T.tolist())} == {*map(tuple, edges.flip(0).T.tolist())}
 

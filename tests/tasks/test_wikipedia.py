@@ -72,6 +72,10 @@ def test_splits_of_another_graph_and_a_part_of_equal_values_are_refused(store, m
     with monkeypatch.context() as patched:
         changed(patched, musae.CHAMELEON, y=y)
         refuses(DataError, "part valid: all nodes have the same value", loaded, store)
+    task = loaded(store)
+    for values in ([-1.0, 1.0], [-2.0, 1.0], [1.0, np.inf]):  # a score is divided by their mean
+        task._y = torch.tensor(values)
+        refuses(DataError, "values must be finite, with a mean above 0", task.check_targets)
     changed(monkeypatch, webkb.CHAMELEON, y=np.zeros(59, np.int64))
     refuses(DataError, r"60 pages of MUSAE.* for 59.*physml data get musae_chameleon", loaded, store)
 

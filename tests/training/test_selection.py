@@ -42,6 +42,15 @@ def test_patience(epochs, values, stop):
     assert next((row["epoch"] for row in rows if patience.stops(row)), None) == stop
 
 
+def test_cumulative_patience_counts_all_that_were_no_better():
+    rule = bound(selection.CumulativePatience(epochs=2, metric=None))
+    rows = [{"epoch": i, "valid/mse": v} for i, v in enumerate([3.0, 4.0, 2.0, 4.0, 1.0], 1)]
+    assert [rule.stops(row) for row in rows[:3]] == [False] * 3
+    after = bound(selection.CumulativePatience(epochs=2, metric=None))
+    after.load_state_dict(rule.state_dict())
+    assert rule.stops(rows[3]) and after.stops(rows[3]), "from a checkpoint too"
+
+
 @pytest.mark.parametrize(
     ("metric", "value", "values", "stop"),
     [

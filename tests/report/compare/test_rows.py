@@ -16,6 +16,7 @@ from physml.base.paths import CONF
 from physml.report.compare import rows as pairs
 from physml.report.compare.rows import Side, columns_of, compare_runs, compare_values, corrected, spread_of
 from physml.report.compare.text import compared, document, sentence
+from physml.report.stats.claims import Gain
 from physml.report.stats.summary import Values
 from physml.report.table.runs import Runs
 from physml.report.table.spec import Column, load_table, table_ids
@@ -79,6 +80,25 @@ def test_power_is_that_of_simulated_tests(n: int, d_z: float) -> None:
     drawn = np.random.default_rng(n).normal(d_z, 1.0, size=(20_000, n))
     power = (stats.ttest_1samp(drawn, 0.0, axis=1).pvalue < 0.05).mean()
     assert pairs.power_of(n, d_z) == pytest.approx(power, abs=0.012)
+
+
+def test_power_of_a_great_effect_at_a_small_level_is_that_of_simulated_tests() -> None:
+    drawn = np.random.default_rng(3).normal(20.0, 1.0, size=(20_000, 3))
+    power = (stats.ttest_1samp(drawn, 0.0, axis=1).pvalue < 0.001).mean()
+    assert 0.1 < power < 0.9 and pairs.power_of(3, 20.0, 0.001) == pytest.approx(power, abs=0.012)
+    assert pairs.power_of(3, -20.0, 0.001) == pairs.power_of(3, 20.0, 0.001)
+
+
+def test_effect_sizes_without_spread_are_infinite_with_their_sign() -> None:
+    gains = [Gain(5, mean, 0.0) for mean in (-1.0, 0.0, 2.0)]
+    assert [*map(pairs.effect_size, gains), pairs.effect_size(Gain(1, 2.0))] == [
+        -math.inf,
+        0.0,
+        math.inf,
+        None,
+    ]
+    differences = [1.0, 2.5, -0.5, 3.0, 4.0]
+    assert pairs.wilcoxon_p([1e-12 * d for d in differences]) == pairs.wilcoxon_p(differences)
 
 
 def test_power_is_a_probability_everywhere_and_grows() -> None:
@@ -147,6 +167,8 @@ def test_columns_are_corrected_for_each_other_and_directions_those_of_all_tables
     others = [compare_values(column(key=str(k)), *random_rows(10, 0.0, seed=k)) for k in (4, 5)]
     assert corrected([alone, *others])[0].p_adjusted == pytest.approx(3 * alone.p)
     assert corrected([alone])[0].p_adjusted == alone.p
+    words = [dataclasses.replace(alone, p_adjusted=p).verdict for p in (0.049, 0.051, None)]
+    assert words == ["first better", "cannot be told apart", "too few pairs"]
     for ident in table_ids(kind="runs"):
         for table_column in load_table(CONF / "table" / f"{ident}.yaml").columns:
             assert pairs.direction(table_column.metric) == table_column.better, (ident, table_column.metric)
@@ -158,8 +180,18 @@ def test_what_is_not_decided_always_needs_more_pairs(seed: int) -> None:
     for comparison in corrected(columns):
         if comparison.verdict == "cannot be told apart":
             assert comparison.more is not None and comparison.more > 0
+            powers = [
+                pairs.power_of(6 + comparison.more - k, comparison.d_z or 0.0, 0.05 / 4) for k in (0, 1)
+            ]
+            assert comparison.more > pairs.MOST or powers[0] >= 0.8 > powers[1], "at 5 % over all four"
         else:
             assert comparison.more is None
+
+
+def test_more_pairs_are_hopeless_only_beyond_a_thousand_further_ones() -> None:
+    even = by_seed([1.0, -1.0] * 5)
+    (alike,) = corrected([compare_values(column(), even, dict.fromkeys(even, 0.0))])
+    assert alike.more == pairs.MOST + 1
 
 
 def test_verdicts_new_splits_and_the_other_test_have_their_sentences() -> None:
@@ -192,6 +224,16 @@ def side(label: str, values: Values, **changes: Any) -> Side:
         for (split, seed), x in values.items()
     ]
     return Side(label, Runs.find(label, identity(label), records, list(values)))
+
+
+def test_splits_count_where_either_row_has_several() -> None:
+    several, single = (side("a", {(split, 0): 0.5 for split in splits}) for splits in ((0, 1), (0,)))
+    assert [spread_of(single, single), spread_of(single, several)] == ["runs", "splits"]
+    assert spread_of(several, single) == "splits"
+    rows = ({(split, 0): x for split, x in enumerate(xs)} for xs in ([0.5, 0.6, 0.8], [0.4, 0.4, 0.4]))
+    gain = compare_runs(column(), *map(side, NAMES, rows), "splits").gain  # type: ignore[union-attr, call-arg]
+    half = stats.t.ppf(0.975, 2) * np.std([0.1, 0.2, 0.4], ddof=1) * math.sqrt(1 / 3 + 5 / 10)
+    assert (gain.new_low, gain.new_high) == pytest.approx((gain.mean - half, gain.mean + half))
 
 
 def document_of(n: int) -> Document:
@@ -230,6 +272,7 @@ def test_columns_that_cannot_be_compared_say_why_and_none_at_all_is_an_error_wit
         "seeds 0, 4"
     )
     assert against(values, protocol="clean") == "Theirs has other protocol"
+    assert against(values, data={"fingerprint": "differs by 0.1"}) == "Theirs has different data"
     assert against(values, **substitute) == "Theirs has substitute data"
     assert against(values, short="an hour").caveats == ("Theirs: short budget",)
     lost = {(0, 7): finished("t/theirs", 7, status="diverged", metrics=None)}
@@ -248,6 +291,15 @@ def test_metrics_of_two_experiments() -> None:
     columns = [(c.metric, c.better) for c in columns_of(ours, theirs, None, None)]
     assert columns == [("test/accuracy", "higher"), ("test/cross_entropy", "lower")]
     best = {"best": {"test": {"gold": 0.5}}, "last": None}
+    scores = {"accuracy": 0.5, "cross_entropy": None, "rmse": 1.0}
+    parts = {"best": {"test": scores, "valid": {"error": 0.5}}, "last": None}
+    other = side("Other", by_seed([0.5]), metrics=parts, protocol="clean", scoring={"accuracy": "paper"})
+    for sides, protocol in (((other, ours), "paper"), ((ours, other), "official")):
+        assert [(c.metric, c.protocol) for c in columns_of(*sides, None, None)] == [
+            ("test/accuracy", protocol)
+        ]
+    same = [(c.metric, c.protocol) for c in columns_of(other, other, None, None)]
+    assert same == [("test/accuracy", "paper"), ("test/rmse", "clean")], "of the test part, with a number"
     strange = side("Ours", by_seed([0.5]), metrics=best)
     near = r"no metric test/acuracy that both have\. Did you mean test/accuracy"
     for sides, metric, better, error, says in (

@@ -1,9 +1,13 @@
 """Ranks and interquartile means across columns, against what the literature prints and by property."""
 
+import math
+
 import numpy as np
 import pytest
+import scipy.stats
 
 from physml.base.errors import InputError
+from physml.report.stats import across
 from physml.report.stats.across import Ranks, interquartile_mean, mean_ranks, rank_gaps
 
 
@@ -44,7 +48,37 @@ def test_gaps_of_ranks_speak_of_the_runs() -> None:
     ahead = rank_gaps(rows, ["lower"] * 6, other)
     assert ahead[best].mean == -gaps[other].mean and ahead[best].high == -gaps[other].low
     assert list(ahead) == sorted(ahead, key=lambda row: ahead[row].mean) and other not in ahead
-    assert rank_gaps({**rows, "far": [[9.0]] * 6}, ["lower"] * 6) == {}  # other numbers of runs
+    for few in (1, 4):  # other numbers of runs
+        assert rank_gaps({**rows, "far": [[9.0] * few] * 6}, ["lower"] * 6) == {}
+
+
+def test_gaps_are_wider_for_more_rows_and_reach_to_where_the_draws_do() -> None:
+    rows = {"first": [[1.0, 1.1, 1.2, 1.3, 1.4]] * 5, "near": [[1.3] * 5] * 5, "last": [[9.0] * 5] * 5}
+    three, four = (rank_gaps(rows | more, ["lower"] * 5)["near"] for more in ({}, {"d": [[99.0] * 5] * 5}))
+    wider = scipy.stats.studentized_range.ppf(0.95, [3, 4], 5 * (5 - 1))
+    assert (four.mean - four.low) / (three.mean - three.low) == pytest.approx(wider[1] / wider[0])
+    assert three.mean - three.low > 2 * (three.high - three.mean) > 0, "seldom is the second one ahead"
+
+
+@pytest.mark.parametrize("rows", [2, 4])
+def test_an_interval_is_widened_for_the_fewest_runs_all_degrees_of_freedom_and_all_pairs_of_rows(
+    rows: int,
+) -> None:
+    drawn = np.linspace(2.0, 4.0, 201)  # from 2.05 to 3.95 in 95 %
+    degrees = (5 - 1) + (3 - 1)
+    quantile = scipy.stats.studentized_range.ppf(0.95, rows, degrees) / math.sqrt(2)
+    if rows == 2:
+        assert quantile == pytest.approx(scipy.stats.t.ppf(0.975, degrees))
+    half = 0.95 * math.sqrt(3 / 2) * quantile / scipy.stats.norm.ppf(0.975)
+    middle = across._interval(10.0, drawn, [5, 3], rows)
+    assert (middle.mean, middle.low, middle.high) == pytest.approx((10.0, 10.0 - half, 10.0 + half))
+
+
+def test_the_p_value_of_ranks_is_friedmans() -> None:
+    scores = {name: list(np.random.default_rng(k).normal(k, 1.0, 6)) for k, name in enumerate("abc")}
+    expected = scipy.stats.friedmanchisquare(*scores.values()).pvalue
+    ranks = mean_ranks(scores, ["lower"] * 6)
+    assert ranks.p == pytest.approx(expected) and 0.0 < ranks.p < 0.5 and ranks.n_columns == 6
 
 
 def test_critical_differences_are_those_of_demsar_and_too_little_for_ranks_is_refused() -> None:

@@ -47,8 +47,10 @@ def test_a_ratio_is_that_of_geometric_means_and_is_held_against_a_factor() -> No
         expected = scipy.stats.ttest_1samp(logs, math.log(factor)).pvalue
         assert shifted.p_value() == pytest.approx(expected, abs=1e-9)
         assert order_verdict(shifted, shifted.p_value(), settled=True) == word
-    assert less(ratio, 1.0).low == pytest.approx(ratio.low - 1.0)
+    ends = Gain(5, mean=3.0, sd=2.0, low=1.0, high=5.0, new_low=0.0, new_high=6.0)
+    assert less(ends, 1.5) == Gain(5, mean=1.5, sd=2.0, low=-0.5, high=3.5, new_low=-1.5, new_high=4.5)
     assert claims.log_ratio(first | {(0, 0): 0.0}, second, "lower") is None
+    assert claims.log_ratio(first, second | {(0, 0): -1.0}, "lower") is None
 
 
 def test_starts_are_averaged_before_splits_are_paired() -> None:
@@ -60,6 +62,7 @@ def test_starts_are_averaged_before_splits_are_paired() -> None:
     half = scipy.stats.t.ppf(0.975, 3) * np.std([1.0, 1.1, 1.2, 1.3], ddof=1)
     assert paired.high == pytest.approx(1.15 + half * math.sqrt(1 / 4))
     assert paired.new_high == pytest.approx(1.15 + half * math.sqrt(1 / 4 + 0.5))
+    assert paired.new_low == pytest.approx(1.15 - half * math.sqrt(1 / 4 + 0.5))
     starts = gain({at: x for at, x in first.items() if at[0] == 0}, second, "higher", "splits")
     assert (starts.n, starts.p_value()) == (1, None), "starts of one split are no splits"
     alone = gain(first, second, "higher")
@@ -91,6 +94,9 @@ def test_equal_or_few_runs_are_a_tie_or_no_verdict_and_only_common_ones_are_pair
     same = {(0, seed): 0.1 + 0.2 for seed in range(5)}
     rounded = claims.gain(same, dict.fromkeys(same, 0.3), "higher")
     assert (rounded.mean, rounded.sd, rounded.p_value()) == (0.0, 0.0, 1.0)
+    for size in (1e-12, 1.0, 1e12):  # small beside the values, and of small values, is still a difference
+        apart = claims.differences(by_seed([size]), by_seed([size * (1 + 1e-8)]), "lower")
+        assert apart == {(0, 0): pytest.approx(1e-8 * size, rel=1e-6, abs=0)}
     for n, word in ((5, "cannot be told apart"), (6, "holds")):  # no spread: the sign test
         alike = gain(by_seed([0.4] * n), by_seed([0.3] * n), "higher")
         assert (alike.sd, alike.p_value()) == (0.0, 2 * 0.5**n)
@@ -107,12 +113,33 @@ def test_a_tie_and_that_it_is_contradicted_only_after_correction_for_all_compari
     assert verdict(0.5, 0.1) == verdict(-0.5, 0.1) == "contradicted"
     on_the_margin = gain(by_seed([1.1] * 3), by_seed([1.0] * 3), "higher")  # by 0.10000000000000009
     assert tie_verdict(on_the_margin, on_the_margin.p_value(0.1), 0.1, settled=True) == "holds"
+    assert on_the_margin.p_value(0.09) == 1.0, "no spread, and beyond the margin"
+    assert tie_verdict(Gain(5, 0.0, 0.1), 0.06, 0.2, settled=True) == "cannot be told apart"
+    assert tie_verdict(Gain(5, 9.0, 0.1), 1.0, 0.2, settled=False) == "not seen with our settings"
     values = by_seed(0.2 + 0.1 * x for x in (0.4, 0.8, 1.0, 1.2, 1.6))  # above the margin with p = 0.008
     difference = gain(values, by_seed([0.0] * 5), "higher")
     p = difference.p_value(0.2)
+    beyond = scipy.stats.ttest_1samp([*values.values()], 0.2).pvalue
+    below = gain(by_seed([0.0] * 5), values, "higher")
+    for unlike in (difference, below):
+        assert claims.unlike_p(unlike, 0.2, 6) == pytest.approx(6 * beyond)
+        assert claims.unlike_p(unlike, 0.2, 600) == 1.0
     assert tie_verdict(difference, p, 0.2, settled=True) == "contradicted"
     assert tie_verdict(difference, p, 0.2, settled=True, comparisons=6) == "contradicted"
     assert tie_verdict(difference, p, 0.2, settled=True, comparisons=7) == "cannot be told apart"
+
+
+def test_a_sign_test_leaves_out_ties_and_a_p_value_has_two_digits() -> None:
+    for gains in ([0.0, 1, 1, 1, 1, 1], [1, 1, 1, 1], [-1, 1, 1, 1, 1, 1, 1, 1], [-1, 1, 1, 1, 1, 1, 1]):
+        apart = [gain for gain in gains if gain]
+        p = scipy.stats.binomtest(sum(gain > 0 for gain in apart), len(apart), alternative="greater").pvalue
+        assert claims.mostly_ahead(gains) == (p < 0.05), gains
+    assert not claims.mostly_ahead([0.0, 0.0])
+    assert [claims.p_text(p) for p in (0.0312, 0.000123, 0.00009)] == [
+        "p = 0.031",
+        "p = 0.00012",
+        "p < 0.0001",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -141,3 +168,5 @@ def test_rows_are_judged_only_where_they_were_tuned_alike() -> None:
     assert tuned_alike(many, many, searched=True)
     assert tried_less(few, dataclasses.replace(many, seeds=few.seeds)) and not tried_less(many, few)
     assert not tried_less(few, many) and not tried_less(own, many)
+    unknown = Settings("searched here")
+    assert not tuned_alike(unknown, unknown) and not tried_less(many, many)

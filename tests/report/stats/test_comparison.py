@@ -13,6 +13,7 @@ from refusals import refuses
 
 from physml.base.errors import InputError
 from physml.records.searches import SearchSpread
+from physml.report.outcome import State
 from physml.report.stats import comparison
 from physml.report.stats import summary as stats
 from physml.report.stats.comparison import Comparison, Margin, Reading, best_quantile
@@ -46,6 +47,58 @@ def test_the_interval_is_welchs_or_without_the_spread_ours_and_wider_by_repeated
     assert narrow.readings[0].low - wide.readings[0].low == pytest.approx(half)
     for searches, word in ((None, "agrees"), (spread, "cannot be told apart")):
         assert compare(ours, near, searches, better="lower", margin=4.0).outcome == word
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "sd", "capped"), [(3, 20, 0.1, True), (9, 4, 0.2, False), (4, 9, 2.0, False)]
+)
+def test_welchs_degrees_of_freedom_are_at_most_twice_the_fewer(
+    n: int, k: int, sd: float, capped: bool
+) -> None:
+    ours = np.random.default_rng(n).normal(0.0, sd, n)
+    a, b = ours.var(ddof=1) / n, 1.0 / k
+    welch, most = (a + b) ** 2 / (a**2 / (n - 1) + b**2 / (k - 1)), 2 * (min(n, k) - 1)
+    assert (welch > most) == capped
+    df = most if capped else welch
+    half = scipy.stats.t.ppf(0.975, df) * math.sqrt(a + b)
+    (reading,) = compare(ours, Published(0.0, sd=1.0, n=k, statistic="mean")).readings
+    assert (reading.low, reading.high) == pytest.approx((ours.mean() - half, ours.mean() + half))
+
+
+def test_what_is_not_printed_is_taken_for_the_least() -> None:
+    ours = [1.0, 2.0, 4.0]
+    sd, mean = float(np.std(ours, ddof=1)), 7 / 3
+
+    def reading(**printed: Any) -> tuple[str, float, float]:
+        (only,) = compare(ours, Published(0.0, **printed)).readings
+        return only.assumption.partition(",")[0], mean - only.low, only.high - mean
+
+    half = scipy.stats.t.ppf(0.975, 2) * sd * math.sqrt(1 / 3 + 1)
+    assert reading(statistic="mean") == ("mean of any number", *[pytest.approx(half)] * 2)
+    few, five = reading(sd=sd, n=3), reading(sd=sd, n=5)
+    assert few[0] == "mean of 3" and few[1] == pytest.approx(
+        scipy.stats.t.ppf(0.975, 4) * sd * math.sqrt(2 / 3)
+    )
+    assert reading(sd=sd) == ("mean of at least 3", *few[1:])
+    assert reading(sd=sd, n=100, independent=5) == five, "starts of a split are no splits"
+    assert reading(sd=sd, n=1) == ("mean of 1", math.inf, math.inf)
+    best = tuple(sd * best_quantile(3, 7, p) for p in (0.025, 0.975))
+    assert reading(n=7, statistic="best") == ("best of 7", pytest.approx(-best[0]), pytest.approx(best[1]))
+
+
+def test_outcomes_at_the_borders_of_margin_and_rounding() -> None:
+    def outcome(value: float, margin: float = 0.3, *searches: Any) -> str:
+        result: Any = compare([value] * 3, Published(1.0, digits=1, sd=0.0, n=5), *searches, margin=margin)
+        (reading,) = result.readings
+        if not searches:  # no spread: half a digit to each side
+            assert (reading.low, reading.high) == pytest.approx((value - 1.05, value - 0.95))
+        return str(result.outcome)
+
+    assert [outcome(value) for value in (0.64, 0.65, 1.35, 1.36)] == ["worse", "agrees", "agrees", "better"]
+    words = [outcome(value, 0.0) for value in (0.94, 0.96, 1.0, 1.04, 1.06)]
+    assert words == ["worse", *["cannot be told apart"] * 3, "better"], "without a margin nothing agrees"
+    searches = SearchSpread("rmse", "lower", (1.0, 2.0, 3.0))  # by 2.92 at 90 %, by 4.30 at 95 %
+    assert [outcome(1.0, margin, searches) for margin in (2.8, 2.9)] == ["cannot be told apart", "agrees"]
 
 
 @pytest.mark.parametrize(("n", "k"), [(3, 5), (5, 10), (10, 10)])
@@ -102,6 +155,11 @@ def test_a_margin_needs_a_reason_and_no_sign() -> None:
     assert margin.of(Published(2.0, sd=0.5)) == pytest.approx(0.8)
     refuses(InputError, "reason must say why", Margin, value=0.1)
     refuses(InputError, "relative must not be negative", Margin, relative=-0.1, reason="x")
+    for part in ("relative", "sds"):
+        refuses(InputError, "reason must say why", Margin, **{part: 0.1})
+    assert Margin(relative=0.1, reason="x").of(Published(-2.0)) == pytest.approx(0.2)
+    printed = Published(0.0, sd=3.0, n=10, sd_denominator="n")
+    assert Margin(sds=1.0, reason="x").of(printed) == pytest.approx(3.0 * math.sqrt(10 / 9))
 
 
 SEARCHED = Settings("searched here", 22, drawn=24)
@@ -124,7 +182,25 @@ def test_words_accuse_no_more_than_settings_permit(result, settled: str, searche
         assert word(Settings("own")) == "not reached with our settings"
 
 
+def test_a_constant_that_is_not_beaten_excuses_only_what_is_worse_with_our_settings() -> None:
+    def state(outcome: Any, kind: Any, quoted: bool = False) -> Any:
+        result = Comparison(0.0, (Reading("mean of 5", -1.0, 1.0, outcome),))
+        return verdict(result, Settings(kind), quoted, "majority class")
+
+    excused = State("not shown to beat a constant with our settings", "majority class")
+    assert state("worse", "own") == state("worse", "searched here", quoted=True) == excused
+    assert [str(state("worse", kind)) for kind in ("published", "official code")] == ["differs: worse"] * 2
+    assert str(state("better", "own")) == "exceeded" and str(state("agrees", "own")) == "reached"
+    both = Comparison(0.0, (Reading("mean", -1.0, 1.0, "agrees"), Reading("best", -1.0, 1.0, "better")))
+    for kind, quoted in (("own", False), ("published", False), ("own", True)):
+        assert verdict(both, Settings(kind), quoted).reason == "mean: agrees; best: better"  # type: ignore[arg-type]
+
+
 def test_settings_are_those_of_the_record() -> None:
+    for note, trials in (("24 trials (22 finished)", 22), ("the best of 24 trials", 24)):  # of older records
+        old = settings_of({"kind": "searched-here", "note": note})
+        assert old == Settings("searched here", trials, 1, 24)
+    assert settings_of({"kind": "guessed"}) == Settings("own")
     assert str(settings_of({"kind": "paper"})) == "published"
     assert str(settings_of({"kind": "official-code"})) == "official code"
     searched = settings_of({"kind": "searched-here", "trials": 60, "seeds": 3})

@@ -39,6 +39,7 @@ def test_direction_decides_the_best_one_run_has_no_spread_and_an_interval_ends_w
     assert stats.summarise([1.0, 3.0], "lower").best == 1.0
     assert stats.summarise([2.0], "lower") == Summary(1, 2.0, None, None, None, 2.0)
     assert stats.summarise([31.900000000000002] * 5, "higher").sd == 0.0  # of numpy 4e-15
+    assert stats.summarise([100.0, 100.00001, 100.00002], "higher").sd == pytest.approx(1e-5, rel=1e-6)
     ours = stats.summarise([99.0, 100.0, 100.0], "higher", bounds=(0.0, 100.0))
     assert ours.high == 100.0 and ours.low is not None and ours.low < ours.mean
     assert stats.summarise([0.1, 0.9, 0.2], "lower", bounds=(0.0, math.inf)).low == 0.0
@@ -50,6 +51,7 @@ def test_spread_over_splits_is_of_the_means_over_seeds_and_on_fixed_ones_of_star
     means = [10.0 * j + 1.5 for j in range(3)]
     assert (ours.n, ours.mean, ours.sd) == (3, np.mean(means), np.std(means, ddof=1))
     assert ours.best == 23.0  # of a single run
+    assert stats.summarise_runs(values, "higher", "splits", bounds=(0.0, 22.0)).high == 22.0
     assert stats.summarise_runs(values, "higher").n == 12
     rng = np.random.default_rng(0)
     starts = rng.normal(size=(5, 4)) + 10.0 * np.arange(5)[:, None]
@@ -58,6 +60,10 @@ def test_spread_over_splits_is_of_the_means_over_seeds_and_on_fixed_ones_of_star
     assert math.isclose((low + high) / 2, starts.mean())
     assert math.isclose((high - low) / 2, scipy.stats.t.ppf(0.975, 15) * error)
     assert stats.within_splits({(0, 0): 1.0, (1, 0): 2.0}) is None
+    unequal = {(0, 0): 1.0, (0, 1): 3.0, (1, 0): 10.0, (1, 1): 12.0, (1, 2): 14.0}  # variances 2 and 4
+    half = scipy.stats.t.ppf(0.975, 3) * math.sqrt(2 / 2 + 4 / 3) / 2
+    assert stats.within_splits(unequal) == pytest.approx((7.0 - half, 7.0 + half)), "each split counts alike"
+    assert stats.within_splits(unequal | {(2, 0): 1.0}) is None
 
 
 def test_a_deviation_with_n_below_the_root_is_corrected_and_undeclared_digits_are_refused() -> None:
@@ -66,7 +72,11 @@ def test_a_deviation_with_n_below_the_root_is_corrected_and_undeclared_digits_ar
     assert math.isclose(printed.sample_sd or 0.0, np.std(values, ddof=1))
     assert Published(4.0, sd=2.0, n=4).sample_sd == 2.0
     assert Published(4.0, sd=2.0, sd_denominator="n").sample_sd == 2.0  # n is not printed
+    assert Published(4.0, sd=2.0, n=1, sd_denominator="n").sample_sd == 2.0
     refuses(InputError, "more than digits=1", Published, 1.25, digits=1)
+    refuses(InputError, "n must be at least 1; got 0", Published, 1.0, n=0)
+    refuses(InputError, "independent must be at least 1; got 0", Published, 1.0, independent=0)
+    refuses(InputError, "sd must not be negative", Published, 1.0, sd=-0.1)
 
 
 @pytest.mark.parametrize(
@@ -91,6 +101,7 @@ def test_two_groups_are_all_runs_with_a_gap_wider_than_either(values: list[float
         assert stats.two_groups([-value for value in values])
     assert stats.two_groups([1.0, 1.0, 1.0, 9.0]) is None  # four
     assert stats.two_groups([93.4, 93.4, 93.4, 93.4, 95.0]) is None  # a gap that is small beside the values
+    assert stats.two_groups([-93.4, -93.4, -93.4, -93.4, -95.0]) is None
 
 
 def test_few_runs_without_groups_are_taken_for_such() -> None:
