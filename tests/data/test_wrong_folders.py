@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from each import run_all
 from refusals import refuses
+from unpacked import unpack
 
 from physml.base.errors import DataError
 from physml.base.paths import own_folders
@@ -134,7 +135,7 @@ def packed(root: Path, edit: Callable[[Members], Members | None], name: str = ha
 def unpacked(root: Path, name: str, folder: str, edit: Callable[[Path], None], below: str = ".") -> None:
     """The folder that an archive is unpacked to, in its place, and then spoilt."""
     (root / folder).mkdir(parents=True, exist_ok=True)
-    shutil.unpack_archive(root / name, root / below, **({"filter": "data"} if "tar" in name else {}))
+    unpack(root / name, root / below)
     (root / name).unlink()
     edit(root / folder)
 

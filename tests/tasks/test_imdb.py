@@ -1,7 +1,6 @@
 """IMDB: reader, vocabulary, vectors, batches by length, both protocols, references."""
 
 import math
-import tarfile
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 import torch
 from loaded_tasks import with_data
 from torch import Generator
+from unpacked import unpack
 
 from physml.data.fetch import download
 from physml.data.readers.glove import GLOVE
@@ -30,8 +30,7 @@ def make(store, **changes) -> IMDB:
 
 def unpacked(tmp_path: Path) -> Path:
     REVIEWS.fixture(tmp_path)
-    with tarfile.open(tmp_path / ARCHIVE) as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(tmp_path / ARCHIVE, tmp_path)
     (tmp_path / ARCHIVE).unlink()
     return tmp_path / "aclImdb"
 
