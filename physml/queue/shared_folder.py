@@ -86,9 +86,7 @@ class _Meeting:
     def __init__(self, place: Path, wait_s: float) -> None:
         self.place, self.until = place, time.monotonic() + wait_s
         self.me = f"{time.time_ns()}-{os.getpid()}-{host().split()[0]}"
-        self.trial = (
-            place  # a folder of their own, once both are there: a killed trial may have left messages
-        )
+        self.trial = place  # then a folder of its own, for a killed trial may have left messages here
 
     def findings(self) -> list[Finding]:
         self._tell(f"hello-{self.me}", {})

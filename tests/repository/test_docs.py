@@ -188,6 +188,31 @@ def test_means_and_spreads_in_words_are_those_of_the_tables_of_the_page_and_sear
         assert spread and f"({spread.ratio:.3g} after " in page, spread
 
 
+def test_what_the_direction_of_edges_is_worth_is_what_tables_have() -> None:
+    page = text_of("docs/papers/g2.md")
+    block = page.split("| row | direction | Chameleon: stored |")[1].split("\n\n")[0]
+    cells, gains = results.cells(), {}
+    for row in block.splitlines()[2:]:
+        name, _, *numbers = (part.strip() for part in row.strip("|").split("|"))
+        for graph, (stored, so, quoted) in (("chameleon", numbers[:3]), ("squirrel", numbers[3:])):
+            near = [
+                cell
+                for cell in cells
+                if cell.table in ("g2-2", "own-directions") and cell.column == graph
+                if cell.row.split(",")[0] == name.replace("²", "2")
+            ]
+            ours = {f"{cell.ours.mean:.1f}" for cell in near if cell.ours}
+            assert {stored, so} <= ours | {"not run"}, row
+            assert quoted in {f"{cell.printed.value:.1f}" for cell in near if cell.printed}, row
+            if stored != "not run":
+                gains[name, graph] = float(so) - float(stored)
+    least = gains.pop(("GCNII", "squirrel"))
+    said = (
+        f"GCNII on Squirrel ({least:.0f}) gains {min(gains.values()):.0f} to {max(gains.values()):.0f} points"
+    )
+    assert said in page
+
+
 @each("path", [*PAGES, *sorted((ROOT / "conf").rglob("*.yaml"))])
 def test_tests_that_are_named_exist(path: Path) -> None:
     assert {*re.findall(r"`(test_\w+)`", text_of(path))} <= TESTS
