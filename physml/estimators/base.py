@@ -1,6 +1,7 @@
 """Shared parts of the estimators: their settings, checks of X, scaling. Axes: n items, T time, D channels."""
 
 from collections.abc import Mapping
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -33,11 +34,29 @@ class Scale:
 
 
 def axes(x: Any) -> int:
-    return int(x.ndim) if hasattr(x, "ndim") else np.asarray(x).ndim
+    if hasattr(x, "ndim"):
+        return int(x.ndim)
+    try:
+        return np.asarray(x).ndim
+    except ValueError as error:
+        raise InputError(
+            "the sequences of one call must have one length; got unequal ones. Cut them, or pad with zeros."
+        ) from error
 
 
 class Arguments:
     """The arguments of every estimator; see `SequenceClassifier`."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Each class has an `__init__` of its own, so that errors of wrong arguments name that class."""
+        super().__init_subclass__(**options)
+        if "__init__" not in vars(cls):
+            known: Any = cls.__init__
+            own = FunctionType(known.__code__, known.__globals__, "__init__", None, known.__closure__)
+            own.__dict__ |= known.__dict__
+            own.__kwdefaults__, own.__defaults__ = known.__kwdefaults__, known.__defaults__
+            own.__annotations__, own.__qualname__ = known.__annotations__, f"{cls.__qualname__}.__init__"
+            setattr(cls, "__init__", own)  # noqa: B010
 
     def __init__(
         self,
@@ -90,7 +109,9 @@ class SequenceEstimator(Estimator):
 
     def _fitted_on(self, X: Any, y: Any) -> tuple[np.ndarray, Any]:
         """X as (n, T, D) and y, at the start of `fit`."""
-        self.of_table_ = axes(X) != 3  # whose columns scikit-learn counts; else T is free
+        if (n_axes := axes(X)) > 3:
+            raise InputError(f"X must have shape (n, T) or (n, T, D); got {n_axes} axes.")
+        self.of_table_ = n_axes != 3  # whose columns scikit-learn counts; else T is free
         X, y = validate_data(
             self,
             X,

@@ -210,3 +210,17 @@ def test_a_sine_goes_on_and_series_may_have_several_channels_or_be_short() -> No
     with pytest.raises(NotFittedError):
         forecaster().predict(3)
     refuses(InputError, "steps must be positive; got 0", model.predict, 0)
+
+
+@pytest.mark.parametrize("estimator", [SequenceClassifier, SequenceRegressor, Forecaster])
+def test_an_argument_that_is_none_is_refused_by_the_name_of_the_class(estimator: Any) -> None:
+    refuses(TypeError, rf"{estimator.__name__}\.__init__\(\) got .* 'lr'", estimator, "lem", lr=0.1)
+
+
+def test_sequences_of_unequal_lengths_and_of_four_axes_are_refused() -> None:
+    refuses(
+        InputError, "must have one length; got unequal ones", classifier().fit, [[1.0], [1.0, 2.0]], [0, 1]
+    )
+    refuses(
+        InputError, r"\(n, T\) or \(n, T, D\); got 4 axes", classifier().fit, np.zeros((2, 3, 1, 1)), [0, 1]
+    )
