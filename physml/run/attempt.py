@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from physml.base import doing, files, opened
-from physml.base.errors import DataError, PhysmlError, Preempted, RunFailed
+from physml.base.errors import DataError, InputError, PhysmlError, Preempted, RunFailed
 from physml.base.lock import Hold
 from physml.base.paths import display_path
 from physml.records import curves, record
@@ -124,7 +124,7 @@ class Attempt:
             return status, reason
         except PhysmlError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a plugin may end the program, even with 0
             log.error("%s", traceback.format_exc())
             return "failed", explained(error)
 
@@ -252,6 +252,10 @@ def loaded(config: dict[str, Any], parts: "Parts | None", **hooks: Any) -> "Trai
             f"split={config['split']} is not there."
         )
     task.load(store_of(config), config["split"])
+    if hasattr(task, "place") and not hasattr(task, "_facts"):
+        raise InputError(
+            f"{type(task).__name__}.load has placed no data. Let it call self.place(..., store)."
+        )
     task.require(*LOADED)
     task.to(device)
     return Trainer(config, parts, task, device, **hooks)
@@ -282,7 +286,7 @@ def flush_denormals() -> Iterator[None]:
         torch.set_flush_denormal(False)
 
 
-def explained(error: Exception) -> str:
+def explained(error: BaseException) -> str:
     """One line for the record; out of memory is called by its name."""
     import torch
 

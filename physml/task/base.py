@@ -231,6 +231,9 @@ def files_facts(used: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
 
 def refuse_parts(name: str, parts: Mapping[Any, Any]) -> None:
     """InputError where parts have other names, or train or test is not there."""
+    if not isinstance(parts, Mapping):
+        got = type(parts).__name__
+        raise InputError(f'{name}: parts must be a dict, {{"train": ..., "test": ...}}; got {got}.')
     if strange := [part for part in parts if part not in PARTS]:
         raise InputError(
             f"{name}: parts must be named train, valid and test; got {strange[0]!r}. "
@@ -278,7 +281,13 @@ def features(name: str, x: Any) -> Tensor:
 def tensor(array: Any) -> Tensor:
     """Numbers as float32, whole ones as int64."""
     if not isinstance(array, Tensor):
-        array = np.asarray(array)
+        try:
+            array = np.asarray(array)
+        except ValueError as error:
+            raise DataError(
+                "arrays must be rectangular; got rows of unequal lengths. Pad sequences to one length, and "
+                "place (x, y, lengths)."
+            ) from error
         if array.dtype.kind not in "biuf":
             raise DataError(f"arrays must hold real numbers; got {array.dtype}. Code classes as 0, 1, 2, ...")
         kind = np.float32 if array.dtype.kind == "f" else np.int64  # whatever its width and order of bytes

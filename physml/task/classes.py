@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from physml.base.check import has_shape
-from physml.base.errors import DataError
+from physml.base.errors import DataError, InputError
 from physml.config.class_source import OWN_PACKAGES
 from physml.data.files.labels import refuse_beyond
 from physml.task.base import Better, Metrics, Part, Sums, Task
@@ -21,8 +21,10 @@ def refuse_labels(task: "Classes", labels: Mapping[Part, Tensor]) -> None:
     In a task of a plugin, whose classes nobody has published, also for a class that train lacks, and for a
     train of one class.
     """
-    task.require("n_classes")
+    task.require("n_classes", "d_out")
     name, n_classes = type(task).__name__, task.n_classes
+    if task.d_out != (n_outputs := 1 if task.one_logit else n_classes):
+        raise InputError(f"{name}: d_out must be {n_outputs}, as n_classes is {n_classes}; got {task.d_out}.")
     for part, y in labels.items():
         if part != "train" and len(y) and (y == -1).all():
             raise DataError(

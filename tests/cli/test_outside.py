@@ -118,6 +118,29 @@ class Waves(Labelled):
 '''
 
 
+@pytest.mark.parametrize(
+    ("place", "code", "says"),
+    [
+        ("dict(", 2, "Waves.load has placed no data. Let it call self.place(..., store)."),
+        ("raise SystemExit(0)\n        self.place(", 1, "reason: SystemExit: 0"),
+    ],
+)
+def test_a_task_that_places_no_data_or_ends_the_program_is_named(
+    place: str, code: int, says: str, physml: Physml, folder: Path, inside: Path
+) -> None:
+    write(folder / "waves.csv", "0.1,0.2,0\n0.3,0.4,1\n")
+    write(folder / "waves.py", WAVES.replace("self.place(", place).replace("}, store", "}, store=store"))
+    words = (
+        "plugins=[waves.py]",
+        "task._target_=waves.Waves",
+        "model=lem",
+        "model.d_hidden=3",
+        "trainer.epochs=1",
+    )
+    got, text = physml("run", *words)
+    assert got == code and says in text
+
+
 def test_runs_on_a_data_file_that_is_edited_or_gone_are_told_as_they_are(physml, folder, inside) -> None:
     study = {
         "task": "own",

@@ -358,6 +358,26 @@ def test_a_layer_without_a_step_or_without_names():
     refuses(InputError, "needs a method step", recurrent("y"), nn.Linear)
 
 
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+@pytest.mark.parametrize(
+    ("new", "says"),
+    [
+        (lambda y: (y[:, :2],), "state 0 had 4 units and has 2"),
+        (lambda y: (torch.cat([y, y], 1),), "state 0 had 4 units and has 8"),
+        (lambda y: (y.sum(1, keepdim=True),), "state 0 had 4 units and has 1"),
+        (lambda y: y, "the state a tuple of 1; got a state that is a tensor"),
+        (lambda y: (y, y), "the state a tuple of 1; got 2 states"),
+        (lambda y: None, "got a state that is NoneType"),
+    ],
+)
+def test_a_step_that_returns_other_states_than_it_got_is_refused(new, says, backend: str) -> None:
+    def step(u, state):
+        y = torch.tanh(u + state[0])
+        return y, new(y)
+
+    refuses(InputError, says, recurrence, step, torch.zeros(8, 40, 4), (torch.zeros(8, 4),), backend=backend)
+
+
 def test_kernels_for_a_gpu_are_refused_here_and_a_run_that_prefers_them_gets_c(caplog):
     cell = made("tanh", 2, 4, torch.float32)
     u, state = given(cell, 2, 5, 2, torch.float32)

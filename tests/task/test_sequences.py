@@ -155,6 +155,11 @@ def test_wrong_parts_axes_and_values_and_a_task_without_a_width_are_refused() ->
     Bare.d_in = 1
     del Bare.n_classes
     refuses(InputError, "Bare has no n_classes", Bare().load, STORE, 0)
+    Bare.n_classes = 3
+    refuses(InputError, "Bare: d_out must be 3, as n_classes is 3; got 2", Bare().load, STORE, 0)
+    refuses(InputError, "Numbers: parts must be a dict, .*; got list", Numbers().place, [items()], STORE)
+    uneven = ([[[1.0, 2.0]], [[1.0, 2.0], [3.0, 4.0]]], [0, 1])
+    refuses(DataError, "got rows of unequal lengths. Pad", Classes().load, STORE, 0, test=uneven)
     with pytest.raises(InputError, match=r"named train, valid and test; got 'val'\. Did you mean valid"):
         Classes().load(STORE, 0, val=items())
     refuses(InputError, "there is no part test; got train", Classes().place, {"train": items()}, STORE)

@@ -12,6 +12,11 @@ FAR = 1e-3  # more than kernels differ by that are chosen by T
 
 
 def check_signature(layer: nn.Module) -> None:
+    if type(layer).forward is nn.Module.forward:
+        raise InputError(
+            f"{type(layer).__name__} has no forward(u, state=None). Write it, or step(u, state) under "
+            '@recurrent("y").'
+        )
     try:
         inspect.signature(layer.forward).bind(None, None)
     except TypeError as error:

@@ -20,19 +20,28 @@ def cell(
     """
     path, state = [], tensors[n_inputs:]
     for u in zip(*(x.unbind(1) for x in tensors[:n_inputs]), strict=True):
-        output, state = returned(step(u[0] if n_inputs == 1 else u, state), len(state), step)
+        output, state = returned(step(u[0] if n_inputs == 1 else u, state), state, step)
         path.append(output)
     return torch.stack(path).transpose(0, 1), state
 
 
-def returned(result: Any, n_states: int, step: Step) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Output and state of a step. InputError unless it gives one output and as many states as it got."""
-    output, state = result if isinstance(result, tuple) and len(result) == 2 else (result, None)
-    if not isinstance(state, tuple | list) or len(state) != n_states:
-        what = "a tensor" if hasattr(result, "shape") else type(result).__name__
+def returned(result: Any, before: tuple[Any, ...], step: Step) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Output and state of a step. InputError unless it gives one output and the states that it got."""
+    pair = isinstance(result, tuple) and len(result) == 2
+    output, state = result if pair else (result, None)
+    name = getattr(step, "__qualname__", "a step")
+    if not isinstance(state, tuple | list) or len(state) != len(before):
+        what = state if pair else result
+        what = "a tensor" if hasattr(what, "shape") else type(what).__name__
+        what = f"a state that is {what}" if pair else what
         what = f"{len(state)} states" if isinstance(state, tuple | list) else what
         raise InputError(
-            f"{getattr(step, '__qualname__', 'a step')} must return (output, state), the state a tuple of "
-            f"{n_states}; got {what}."
+            f"{name} must return (output, state), the state a tuple of {len(before)}; got {what}."
         )
+    for i, (old, new) in enumerate(zip(before, state, strict=True)):
+        if getattr(new, "ndim", 0) == 2 and new.shape[1] != old.shape[1]:
+            raise InputError(
+                f"{name} must return states as wide as it got them; state {i} had {old.shape[1]} units and "
+                f'has {new.shape[1]}. @recurrent names how many: memory="d_memory".'
+            )
     return output, tuple(state)

@@ -33,7 +33,7 @@ def trace(
     u = tuple(trace.add(width, "input", k) for k, width in enumerate(inputs))
     state = tuple(trace.add(width, "state", k) for k, width in enumerate(states))
     called = _called_in_a_graph if torch.compiler.is_compiling() else _called
-    output, new = returned(called(step, u[0] if len(u) == 1 else u, state, like), len(states), step)
+    output, new = returned(called(step, u[0] if len(u) == 1 else u, state, like), state, step)
     if not isinstance(output, Rows):
         raise NotExpressible("its output depends on neither input nor state")
     rows = [trace.row(x, width) for x, width in zip(new, states, strict=True)]

@@ -301,6 +301,8 @@ def test_what_a_layer_of_ones_own_returns_is_checked(returned: Any, says: str):
     Returns.d_out = 0
     with pytest.raises(InputError, match="Returns must have an integer d_out of at least 1; got 0"):
         make(lambda d: Returns(d, 4))
+    with pytest.raises(InputError, match=r"Stepless has no forward\(u, state=None\). Write it, or step"):
+        make(lambda d: type("Stepless", (nn.Module,), {"d_out": 3})())
 
 
 def test_a_layer_that_mixes_the_sequences_of_a_batch_is_refused():
