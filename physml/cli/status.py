@@ -69,7 +69,8 @@ def _started() -> "list[Planned]":
     from physml.run.spec import RunSpec
 
     def left_out(error: OSError) -> None:
-        print(f"{display_path(Path(error.filename))} cannot be read ({error.strerror}), and is left out")
+        if not isinstance(error, FileNotFoundError):  # nothing was started yet, or its folder has just gone
+            print(f"{display_path(Path(error.filename))} cannot be read ({error.strerror}), and is left out")
 
     planned = []
     folders = sorted(

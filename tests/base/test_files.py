@@ -1,10 +1,12 @@
 """Files are whole or not there; damaged and foreign ones are told from good ones; full disks lose nothing."""
 
 import contextlib
+import errno
 import hashlib
 import os
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 import run_child
@@ -61,6 +63,17 @@ def test_a_file_whose_time_was_set_back_is_another_and_an_error_names_the_file_t
         with pytest.raises(OSError, match=says) as error:
             files.write_text(path, "x")
         assert error.value.filename == str(path)
+
+
+def test_a_folder_that_refuses_a_temporary_file_is_told_by_the_name_of_the_file(tmp_path, monkeypatch):
+    def refused(path, *arguments, **options):
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(os, "open", refused)
+    monkeypatch.setattr(Path, "unlink", refused)
+    with pytest.raises(OSError, match="Read-only") as caught, files.writing(tmp_path / "curves.png"):
+        pass
+    assert caught.value.filename == str(tmp_path / "curves.png")
 
 
 def test_files_have_the_mode_that_the_umask_leaves(tmp_path):
