@@ -1,11 +1,14 @@
 """Text that others have written, made harmless for the place where it is shown."""
 
 import re
+import textwrap
 from typing import IO, Any
 
 # Control characters, but for line feed and tab, and those that turn the direction of the text around.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+GLUE = "\u2800"  # looks like a blank, and is none
+_WHOLE = re.compile(r"\S+(?: [±=] \S+)+|\[[^][ ]+, [^][ ]+\]|\d %")
 _TEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
     "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "–": "--", "²": r"$^2$",
@@ -59,6 +62,30 @@ def digits(value: float, n: int) -> str:
         ('0.012', '100', '1234', '2e-09')
     """
     return f"{value:.0f}" if 10**n - 0.5 <= abs(value) < 1e15 else f"{value:.{n}g}"
+
+
+def glued(text: str) -> str:
+    """The text with `GLUE` for blanks inside numbers with spreads or intervals."""
+    return _WHOLE.sub(lambda match: match[0].replace(" ", GLUE), text)
+
+
+def wrapped(text: str, width: int, hanging: str = "") -> list[str]:
+    """Lines of at most `width` characters; those after the first stand further in than it by `hanging`.
+
+    Example:
+        >>> wrapped("LEM has 0.29 ± 0.06 [0.2, 0.4], n = 5", 18)
+        ['LEM has', '0.29 ± 0.06', '[0.2, 0.4], n = 5']
+    """
+    indent = " " * (len(text) - len(text.lstrip()))
+    lines = textwrap.wrap(
+        glued(text.strip()),
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent + hanging,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line.replace(GLUE, " ") for line in lines]
 
 
 def brief(error: object, most: int = 300) -> str:

@@ -8,7 +8,6 @@ import os
 import shlex
 import shutil
 import sys
-import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from physml.base.paths import display_path, work_root
-from physml.base.text import digits, plain, shown, terminal
+from physml.base.text import digits, plain, shown, terminal, wrapped
 from physml.training.interrupt import close_terminal
 
 if TYPE_CHECKING:
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 
 PIPE = 400  # columns of a table in a pipe
 NARROW = 40  # columns that text beside others must have
-_ASCII = {"–": "-", "±": "+-", "²": "^2", "×": "x", "…": "...", "é": "e", "†": "+",
-    "✓": "=", "≈": "~", "▽": "<", "✕": "!", "·": ".",
+_ASCII = {"–": "-", "±": "+-", "×": "x", "…": ".", "†": "+",
+    "✓": "=", "≈": "~", "△": ">", "▽": "<", "✕": "!", "·": ".",
 }  # fmt: skip
 
 
@@ -86,9 +85,19 @@ class _Plain(io.TextIOWrapper):
 def _substitute(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    lacking = error.object[error.start : error.end]
-    texts = (_ASCII.get(letter) or ascii(letter)[1:-1] for letter in lacking)
-    return "".join(texts), error.end
+    lacking, after = error.object[error.start : error.end], error.object[error.end :]
+    joined = lacking.endswith("±") and after.startswith(" ")  # 1 +-2 is as wide as 1 ± 2: columns stay
+    return "".join(map(_in_ascii, lacking)), error.end + joined
+
+
+def _in_ascii(letter: str) -> str:
+    r"""A letter without its accent, a Greek one by its name, any other as Python writes it: `\u2800`."""
+    import unicodedata
+
+    *_, name = unicodedata.name(letter, "").split(" LETTER ")
+    greek = name.lower() if letter.islower() else name.capitalize()
+    bare = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
+    return _ASCII.get(letter) or bare or (greek if greek.isalpha() else ascii(letter)[1:-1])
 
 
 # ---------------------------------------------------------------------------- aligned text
@@ -155,15 +164,7 @@ def _wrapped(text: str, room: int | None, hanging: str = "") -> list[str]:
     """Lines of at most `room` characters; those after the first stand further in than it by `hanging`."""
     if room is None or len(text) <= room:
         return [text]
-    indent = " " * (len(text) - len(text.lstrip()))
-    return textwrap.wrap(
-        text.strip(),
-        room,
-        initial_indent=indent,
-        subsequent_indent=indent + hanging,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return wrapped(text, room, hanging)
 
 
 def terminal_width(otherwise: int) -> int:

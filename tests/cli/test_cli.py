@@ -1,5 +1,6 @@
 """The command line: exit codes, messages for people, what is imported, what is printed into pipes."""
 
+import codecs
 import contextlib
 import json
 import os
@@ -25,6 +26,7 @@ from physml.data.datasets import dataset_names
 from physml.data.store import Store
 from physml.queue import processes, worker
 from physml.records import record
+from physml.report import outcome
 from physml.report.table.spec import experiments_of, find_table, load_table
 
 HEAVY = ("torch", "hydra", "omegaconf", "rich", "yaml", "numpy", "scipy", "optuna", "wandb", "matplotlib")
@@ -369,6 +371,19 @@ def test_a_terminal_that_knows_ascii_alone_gets_ascii(monkeypatch: pytest.Monkey
         shown.append(completed.stdout)
     assert shown[0].isascii() and not shown[1].isascii()
     assert len(shown[0].splitlines()) == len(shown[1].splitlines())
+
+
+def test_in_ascii_a_table_keeps_its_columns_and_every_outcome_its_sign(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    text = run(*PROGRAM, "table", "lem-4", "--no-run").stdout
+    assert re.search(r"\nLEM +\|0.2 +\|0.290 \+-0.057 \|~ cannot be told apart\n", text) and "\\u" not in text
+    codecs.register_error("physml", console._substitute)
+    cell = "G²-GCN…  0.5 ± 0.1 △ × Jürgen, Δ α"
+    assert cell.encode("ascii", "physml").decode() == "G2-GCN.  0.5 +-0.1 > x Jurgen, Delta alpha"
+    signs = [known.sign.encode("ascii", "physml").decode() for known in outcome.ALL]
+    assert len(set(signs)) == len(outcome.ALL) and set(map(len, signs)) == {1}
 
 
 GET = "To get one: physml data get NAME"

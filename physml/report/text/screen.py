@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 
-from physml.base.text import plain
+from physml.base.text import GLUE, glued, plain
 from physml.report.text.document import Block, Cell, Document, Grid, Text, text_of
 
 if TYPE_CHECKING:
@@ -36,13 +36,14 @@ class Screen:
         for line in console.render_lines(Group(*self._parts(options.max_width)), options, pad=False):
             whole = "".join(segment.text for segment in line).rstrip()
             if whole or before:
-                yield from Segment.adjust_line_length(line, cell_len(whole), pad=False)
+                for segment in Segment.adjust_line_length(line, cell_len(whole), pad=False):
+                    yield segment._replace(text=segment.text.replace(GLUE, " "))
                 yield Segment.line()
             before = whole
 
     def _parts(self, width: int) -> "Iterator[RenderableType]":
         document = self.document
-        yield _rich(f"{document.id}: {document.title}", "bold")
+        yield _rich(glued(f"{document.id}: {document.title}"), "bold")
         shown = [*document.first]
         shown += document.long if self.long else ()
         shown += document.rules if self.rules else ()
@@ -63,7 +64,7 @@ def _block(block: Block, width: int) -> "Iterator[RenderableType]":
         yield from (_table(block, width), _rich(""))
         return
     for line in block.lines:
-        yield _rich(f"- {line}" if block.look == "items" else line, LOOKS.get(block.look, ""))
+        yield _rich(glued(f"- {line}" if block.look == "items" else line), LOOKS.get(block.look, ""))
 
 
 def _width(grid: Grid, label: int, gap: int) -> int:
@@ -111,9 +112,14 @@ def _rich(text: Text, style: str = "") -> "Rich":
     from rich.text import Text as Rich
 
     if not isinstance(text, Cell):
-        return Rich(plain(text), style=style)
+        return Rich(_plain(text), style=style)
     looks: Sequence[str] = (
         *(["bold"] if text.bold else []),
         *(["dim"] if text.quoted else [text.outcome.colour] if text.outcome else []),
     )
-    return Rich(plain(text.text), style=" ".join(looks))
+    return Rich(_plain(text.text), style=" ".join(looks))
+
+
+def _plain(text: str) -> str:
+    """A spread stays with its sign: a narrow cell is broken before it."""
+    return plain(text).replace("± ", f"±{GLUE}")

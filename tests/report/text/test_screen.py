@@ -70,3 +70,15 @@ def test_markdown_has_parts_that_open_and_a_cell_the_colour_of_its_outcome() -> 
     out = io.StringIO()
     Console(file=out, width=80, color_system="standard", force_terminal=True).print(Screen(document(grid)))
     assert "\x1b[33m1 ≈" in out.getvalue() and "\x1b[2m2 ≈" in out.getvalue()
+
+
+@pytest.mark.parametrize("width", range(24, 80))
+def test_no_line_ends_inside_a_number_with_its_spread_unit_or_interval(width: int) -> None:
+    words = "LEM leads by 1.8 [1.6, 2.0] (0.15 ± 0.02, n = 5), the 95 % interval of the difference is [-1, 2]"
+    lines = terminal(
+        width, Document(id="own-1", title=words, first=blocks(Lines((words, words), look="items")))
+    )
+    assert max(map(len, lines)) <= width and " ".join(" ".join(lines).split()).count(words) == 3
+    assert not [line for line in lines if line.endswith(("±", "=", "1.6,", "-1,", "95", "0.15", "(n"))]
+    cells = terminal(max(width, 41), document(Grid(("model", *"xyz"), (("LEM", *["0.263 ± 0.049"] * 3),))))
+    assert all(line.count("±") == line.count("± 0.049") for line in cells)
