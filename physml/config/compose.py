@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from physml.base.errors import ConfigError, suggest
-from physml.base.paths import CONF, expanded
+from physml.base.paths import expanded
 from physml.config import conf_files, studies
 from physml.config.conf_files import is_path, other_kind
 from physml.config.hydra_words import refuse_key
@@ -31,15 +31,15 @@ class Composed:
 def names(group: str) -> list[str]:
     """The config names of a group: conf/model/lem.yaml is `lem`, a row of conf/study an experiment."""
     if group == "experiment":
-        return studies.names(CONF)
-    return sorted(conf_files.files(group, CONF))
+        return studies.names()
+    return sorted(conf_files.files(group))
 
 
 def is_name(group: str, name: str) -> bool:
     """True if `name` is one of `names(group)`; does not read all files."""
     if group == "experiment":
-        return studies.is_name(name, CONF)
-    return conf_files.find(group, name, CONF) is not None
+        return studies.is_name(name)
+    return conf_files.find(group, name) is not None
 
 
 def compose(overrides: list[str], *, searched: bool = True) -> Composed:
@@ -55,7 +55,7 @@ def compose(overrides: list[str], *, searched: bool = True) -> Composed:
     """
     chosen, left_out, typed = _sorted(overrides)
     name = chosen.pop("experiment", "null")
-    experiment = Experiment({}, {}) if name == "null" else studies.experiment(name, CONF, searched=searched)
+    experiment = Experiment({}, {}) if name == "null" else studies.experiment(name, searched=searched)
     merged, choices = _merged(experiment, chosen)
     for group, value in left_out.items():
         if (now := choices[group]) != value is not None:
@@ -117,7 +117,7 @@ def _refuse_unknown(group: str, name: str) -> None:
 
 def _merged(experiment: Experiment, chosen: dict[str, str]) -> tuple[dict[str, Any], dict[str, str | None]]:
     """The settings of the chosen files, one over the other, and which files these are."""
-    run = conf_files.content(CONF / "run.yaml")
+    run = conf_files.content(conf_files.CONF / "run.yaml")
     choices: dict[str, str] = {}
     for default in run["defaults"]:
         choices |= default if isinstance(default, dict) else {}
@@ -134,7 +134,7 @@ def _merged(experiment: Experiment, chosen: dict[str, str]) -> tuple[dict[str, A
 
 
 def _file(group: str, name: str) -> dict[str, Any]:
-    path = conf_files.find(group, name, CONF)
+    path = conf_files.find(group, name)
     if path is None:
         raise ConfigError(f"there is no config {group}/{name}. {suggest(name, names(group))}")
     return conf_files.content(path)
@@ -232,7 +232,7 @@ def _unresolved(error: Exception, choices: Mapping[str, str | None]) -> str:
     """The message for a key that takes its value from one that is not there."""
     message = f"{getattr(error, 'full_key', None)}: {first_line(error)}."
     lacking = re.search(r"Interpolation key 'net\.(\w+)' not found", message)
-    nets = conf_files.files("net", CONF)
+    nets = conf_files.files("net")
     having = [n for n in sorted(nets) if lacking and lacking[1] in read_yaml(nets[n])]
     if lacking is None or not having:
         return message

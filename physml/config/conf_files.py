@@ -30,10 +30,10 @@ _NAMING = ("experiment", "table")  # fields of tables and figures that hold a na
 # ---------------------------------------------------------------------------- names
 
 
-def folders(conf: Path = CONF) -> tuple[Path, ...]:
+def folders() -> tuple[Path, ...]:
     """conf/, and the folder of one's own before it."""
     own = own_conf()
-    return (conf,) if own is None else _with_own(own, conf)
+    return (CONF,) if own is None else _with_own(own, CONF)
 
 
 @cache
@@ -46,10 +46,10 @@ def _with_own(own: Path, conf: Path) -> tuple[Path, ...]:
     return (conf,) if own.samefile(conf) else (own, conf)
 
 
-def files(group: str, conf: Path = CONF) -> dict[str, Path]:
+def files(group: str) -> dict[str, Path]:
     """Every file of a group by its name. ConfigError for one of one's own with the name of a shipped one."""
     by_name: dict[str, Path] = {}
-    for folder in (root / group for root in folders(conf)):
+    for folder in (root / group for root in folders()):
         for path in sorted(folder.rglob("*.yaml")):
             name = path.relative_to(folder).with_suffix("").as_posix()
             if not is_id(name):
@@ -60,11 +60,11 @@ def files(group: str, conf: Path = CONF) -> dict[str, Path]:
     return by_name
 
 
-def find(group: str, name: str, conf: Path = CONF) -> Path | None:
+def find(group: str, name: str) -> Path | None:
     """The file of a name, without a look at all files; None where there is none."""
     if not is_id(name):
         return None
-    paths = [root / group / f"{name}.yaml" for root in folders(conf)]
+    paths = [root / group / f"{name}.yaml" for root in folders()]
     existing = [path for path in paths if is_file(path)]
     if len(existing) > 1:
         raise _taken(group, name, existing[0])
@@ -96,9 +96,9 @@ def is_file(path: Path) -> bool:
     return False
 
 
-def is_own(path: Path, conf: Path = CONF) -> bool:
+def is_own(path: Path) -> bool:
     """True if a file lies outside conf/."""
-    return conf not in path.parents
+    return CONF not in path.parents
 
 
 # ---------------------------------------------------------------------------- paths
@@ -143,7 +143,7 @@ def flat(name: str) -> str:
     return Path(name).stem if is_path(name) else name.replace("/", "-")
 
 
-def at_path(group: str, name: str, conf: Path = CONF) -> Path:
+def at_path(group: str, name: str) -> Path:
     """The table or figure at a path. ConfigError where there is none, or where its id is taken."""
     path = Path(absolute(name))
     if not is_file(path):
@@ -152,7 +152,7 @@ def at_path(group: str, name: str, conf: Path = CONF) -> Path:
     if (kind := kind_at(path)) not in ("", group):
         use = "Name a table, or a row, as" if kind == "study" else f"Use physml {kind}"
         raise ConfigError(f"{name} is a {kind}. {use} {name}{':ROW' if kind == 'study' else ''}.")
-    same = find(group, path.stem, conf)
+    same = find(group, path.stem)
     if same and not same.samefile(path):
         raise _taken(group, path.stem, path)
     return path
@@ -208,7 +208,7 @@ def without_places(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**config, **({"plugins": plugins} if plugins else {})}
 
 
-def folder_mark(path: Path, conf: Path = CONF) -> str:
+def folder_mark(path: Path) -> str:
     """The folder of a config of one's own, for lists; empty for one of conf/."""
     own = own_conf()
-    return display_path(own) if own and is_own(path, conf) else ""
+    return display_path(own) if own and is_own(path) else ""

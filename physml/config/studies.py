@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 
 from physml.base.errors import ConfigError, suggest
 from physml.base.files import cached_by_file
-from physml.base.paths import CONF, display_path, own_conf
+from physml.base.paths import display_path
 from physml.config import conf_files
 from physml.config.conf_files import absolute, find, is_file, is_path
 from physml.config.load import read_yaml, refuse_unknown, structure
@@ -92,17 +92,17 @@ class Experiment:
     settings: dict[str, Any]
 
 
-def names(conf: Path = CONF) -> list[str]:
+def names() -> list[str]:
     """All experiments of conf/study, and of one's own folder, sorted."""
-    return sorted(f"{study}-{row}" for study in studies(conf) for row in load(study, conf).rows)
+    return sorted(f"{study}-{row}" for study in studies() for row in load(study).rows)
 
 
-def is_name(name: str, conf: Path = CONF) -> bool:
+def is_name(name: str) -> bool:
     """True if an experiment exists; reads no other study."""
     study, row = _split(name)
-    if study is None or not (is_file(Path(study)) if is_path(study) else find("study", study, conf)):
+    if study is None or not (is_file(Path(study)) if is_path(study) else find("study", study)):
         return False
-    return row in load(study, conf).rows
+    return row in load(study).rows
 
 
 def _split(name: str) -> tuple[str, str] | tuple[None, None]:
@@ -113,54 +113,54 @@ def _split(name: str) -> tuple[str, str] | tuple[None, None]:
     return (match[1], match[2]) if match else (None, None)
 
 
-def studies(conf: Path = CONF) -> list[str]:
+def studies() -> list[str]:
     """All studies, g2/texas and so on."""
-    return sorted(name for name in conf_files.files("study", conf) if not f"{name}.yaml".endswith(SEARCHED))
+    return sorted(name for name in conf_files.files("study") if not f"{name}.yaml".endswith(SEARCHED))
 
 
-def load(study: str, conf: Path = CONF) -> Study:
+def load(study: str) -> Study:
     """A study, checked. ConfigError names the file, and the key with near names."""
-    path = file_of(study, conf)
+    path = file_of(study)
     if not _STUDY.fullmatch(study) and not is_path(study):
         raise ConfigError(f"{path}: a study is <paper>/<task>, of letters, digits and `_`. Rename the file.")
-    return _reader(conf, own_conf())(path)
+    return _reader(conf_files.folders())(path)
 
 
-def file_of(study: str, conf: Path = CONF) -> Path:
+def file_of(study: str) -> Path:
     """The file of a study by its name or path, which need not be there."""
     if not is_path(study):
-        return find("study", study, conf) or conf / "study" / f"{study}.yaml"
+        return find("study", study) or conf_files.CONF / "study" / f"{study}.yaml"
     return Path(absolute(study))
 
 
-def searched_file(study: str, conf: Path = CONF) -> Path:
+def searched_file(study: str) -> Path:
     """The file beside a study of what searches have found for its rows."""
-    return file_of(study, conf).with_suffix(SEARCHED)
+    return file_of(study).with_suffix(SEARCHED)
 
 
-def is_own(name: str, conf: Path = CONF) -> bool:
+def is_own(name: str) -> bool:
     """True if an experiment belongs to a study outside conf/."""
-    return conf_files.is_own(file_of(row_of(name, conf)[0], conf), conf)
+    return conf_files.is_own(file_of(row_of(name)[0]))
 
 
-def named(name: str, study: str, conf: Path = CONF) -> str:
+def named(name: str, study: str) -> str:
     """The experiment that a study means: by a row of its own, by a path from its folder, or by a name."""
     if is_path(name):
-        return absolute(name, file_of(study, conf).parent)
+        return absolute(name, file_of(study).parent)
     if "/" in name:
         return name
     return f"{study}:{name}" if is_path(study) else f"{study}-{name}"
 
 
 @functools.cache
-def _reader(conf: Path, _own: Path | None) -> Callable[[Path], Study]:
-    return cached_by_file(lambda path: _study(path, conf))
+def _reader(_folders: tuple[Path, ...]) -> Callable[[Path], Study]:
+    return cached_by_file(_study)
 
 
-def _study(path: Path, conf: Path) -> Study:
+def _study(path: Path) -> Study:
     study = structure(Study, read_yaml(path), str(path))
     refuse_unknown(study.common, SETTINGS, f"{path}: common: there is no setting ")
-    searches = _searches(study, path, conf)
+    searches = _searches(study, path)
     for name in study.searches:
         structure(Search, searches[name], f"{path}: searches.{name}")
     for name, row in study.rows.items():
@@ -173,24 +173,24 @@ def _study(path: Path, conf: Path) -> Study:
     choosing |= {f"rows.{name}: ": row for name, row in study.rows.items()}
     for where, chosen_files in choosing.items():
         for group, chosen in chosen_files.choices.items():
-            if not find(group, chosen, conf):
-                known = conf_files.files(group, conf)
+            if not find(group, chosen):
+                known = conf_files.files(group)
                 raise ConfigError(f"{path}: {where}there is no {group} {chosen}. {suggest(chosen, known)}")
     return study
 
 
-def _searches(study: Study, path: Path, conf: Path) -> dict[str, dict[str, Any]]:
+def _searches(study: Study, path: Path) -> dict[str, dict[str, Any]]:
     """Keys of each search that rows can name: those of another study, and its own."""
     own = {name: _search(study.search, keys) for name, keys in study.searches.items()}
     if study.searches_of is None:
         return own
     other = absolute(study.searches_of, path.parent)
-    if not is_file(file_of(other, conf)):
-        hint = suggest(other, studies(conf))
+    if not is_file(file_of(other)):
+        hint = suggest(other, studies())
         raise ConfigError(f"{path}: searches_of: there is no study {study.searches_of}. {hint}")
-    if further := conf_files.content(file_of(other, conf)).get("searches_of"):
+    if further := conf_files.content(file_of(other)).get("searches_of"):
         raise ConfigError(f"{path}: searches_of names a study whose own searches are those of {further}.")
-    shared = load(other, conf)
+    shared = load(other)
     common = shared.search | study.search
     return {name: _search(common, keys) for name, keys in shared.searches.items()} | own
 
@@ -209,13 +209,13 @@ def _search(common: dict[str, Any], keys: dict[str, Any]) -> dict[str, Any]:
     return common | keys | {"space": space | keys.get("space", {}), "points": points}
 
 
-def found(study: str, conf: Path = CONF) -> dict[str, Found]:
+def found(study: str) -> dict[str, Found]:
     """The best trials of the searches that rows of a study have."""
-    path = searched_file(study, conf)
+    path = searched_file(study)
     if not path.is_file():
         return {}
     best = _found(path)
-    refuse_unknown(best, load(study, conf).rows, f"{path}: there is no row ")
+    refuse_unknown(best, load(study).rows, f"{path}: there is no row ")
     return best
 
 
@@ -230,33 +230,31 @@ def _found(path: Path) -> dict[str, Found]:
     return best
 
 
-def experiment(
-    name: str, conf: Path = CONF, above: tuple[str, ...] = (), *, searched: bool = True
-) -> Experiment:
+def experiment(name: str, above: tuple[str, ...] = (), *, searched: bool = True) -> Experiment:
     """An experiment by its name; `above` are those that start from it.
 
     searched: with the settings that a search has found for its row.
     """
     name = absolute(name)
-    study, row = row_of(name, conf)
-    path = file_of(study, conf)
+    study, row = row_of(name)
+    path = file_of(study)
     if name in above:
         raise ConfigError(f"{path}: {' -> '.join([*above, name])} is a cycle. Change a `base`.")
-    content = load(study, conf)
+    content = load(study)
     own = content.rows[row]
     if own.base is None:
         below = Experiment(content.choices, merge({"provenance": content.provenance}, content.common))
     else:
-        base = named(own.base, study, conf)
-        if not is_name(base, conf):
-            known = [*content.rows, *(names(conf) if "/" in base and not is_path(base) else ())]
+        base = named(own.base, study)
+        if not is_name(base):
+            known = [*content.rows, *(names() if "/" in base and not is_path(base) else ())]
             raise ConfigError(f"{path}: rows.{row}.base: there is no {own.base}. {suggest(own.base, known)}")
-        below = experiment(base, conf, (*above, name))
+        below = experiment(base, (*above, name))
     settings = merge(below.settings, own.set)
     provenance = below.settings["provenance"] | own.provenance
     if own.note is not None or "note" in provenance:  # that of the base is about the base
         provenance["note"] = own.note
-    if searched and (best := found(study, conf).get(row)):
+    if searched and (best := found(study).get(row)):
         for key, value in best.set.items():
             settings = merge(settings, _nested(key, value))
         provenance |= {"kind": "searched-here"} | best.facts
@@ -272,62 +270,62 @@ def experiment(
     return Experiment(below.choices | own.choices, settings)
 
 
-def row_of(name: str, conf: Path = CONF) -> tuple[str, str]:
+def row_of(name: str) -> tuple[str, str]:
     """Study and row of an experiment."""
     study, row = _split(name)
-    if study and row and is_name(name, conf):
+    if study and row and is_name(name):
         return study, row
     if study is None and is_path(name):
         raise ConfigError(f"{name} names no row of a study. Write it as ./study.yaml:ROW.")
     if study is None or not is_path(study):
-        raise ConfigError(f"there is no experiment {name}. {suggest(name, names(conf))}")
+        raise ConfigError(f"there is no experiment {name}. {suggest(name, names())}")
     if not is_file(Path(study)):
         raise ConfigError(f"there is no study file {study}. Give its path as ./study.yaml:ROW.")
-    raise ConfigError(f"{study} has no row {row!r}. {suggest(row or '', load(study, conf).rows)}")
+    raise ConfigError(f"{study} has no row {row!r}. {suggest(row or '', load(study).rows)}")
 
 
-def searches(conf: Path = CONF) -> dict[str, str]:
+def searches() -> dict[str, str]:
     """Every search by its id, and the experiment that it is for."""
     return {
-        _search_id(study, name, conf): f"{study}-{name}"
-        for study in studies(conf)
-        for name, row in load(study, conf).rows.items()
+        _search_id(study, name): f"{study}-{name}"
+        for study in studies()
+        for name, row in load(study).rows.items()
         if row.search is not None
     }
 
 
-def _search_id(study: str, row: str, conf: Path) -> str:
-    best = found(study, conf).get(row)
+def _search_id(study: str, row: str) -> str:
+    best = found(study).get(row)
     return Path(best.search).stem if best else f"{study}-{row}".replace("/", "-")
 
 
-def search_named(name: str, conf: Path = CONF) -> tuple[str, str]:
+def search_named(name: str) -> tuple[str, str]:
     """Id and experiment of the search that a person means by either; of a study at a path by its row.
 
     Errors: ConfigError for an unknown name, with near names.
     """
     if is_path(name):
-        search_of(name, conf)
-        if not is_own(name, conf):
+        search_of(name)
+        if not is_own(name):
             raise ConfigError(f"{name} is of physml. Name it as an experiment: lem/fitzhugh_nagumo-cornn.")
         return f"adhoc-{conf_files.flat(name)}", absolute(name)  # no id of a shipped search
-    if is_name(name, conf):
-        search_of(name, conf)  # where it has none the error names what to do
-        return _search_id(*row_of(name, conf), conf), name
-    ids = searches(conf)
+    if is_name(name):
+        search_of(name)  # where it has none the error names what to do
+        return _search_id(*row_of(name)), name
+    ids = searches()
     if name not in ids:
         raise ConfigError(f"there is no search {name}. {suggest(name, [*ids, *ids.values()])}")
     return name, ids[name]
 
 
-def search_of(name: str, conf: Path = CONF) -> Search:
+def search_of(name: str) -> Search:
     """The search of an experiment."""
-    study, row = row_of(name, conf)
-    content, path = load(study, conf), file_of(study, conf)
+    study, row = row_of(name)
+    content, path = load(study), file_of(study)
     search = content.rows[row].search
     if search is None:
         raise ConfigError(f"{name} has no search. Name one in its row of {display_path(path)}.")
-    return structure(Search, _searches(content, path, conf)[search], f"searches.{search}")
+    return structure(Search, _searches(content, path)[search], f"searches.{search}")
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:

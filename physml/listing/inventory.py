@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from physml.base.errors import ConfigError, suggest
-from physml.base.paths import CONF
 from physml.config import conf_files, studies
 from physml.config.identity import class_source
 from physml.config.load import coerce
@@ -61,17 +60,17 @@ def experiments(named: str | None = None) -> list[Entry]:
     words = [
         f"*{word.partition('-')[0]}*" for word in (named or "").split() if "/" in word and "[" not in word
     ]
-    fitting = [s for s in studies.studies(CONF) if all(fnmatchcase(s, word) for word in words)]
-    names = [f"{study}-{row}" for study in fitting for row in studies.load(study, CONF).rows]
+    fitting = [s for s in studies.studies() if all(fnmatchcase(s, word) for word in words)]
+    names = [f"{study}-{row}" for study in fitting for row in studies.load(study).rows]
     if named and conf_files.is_path(named):
         names = [named]
     listed = []
     for name in sorted(names, key=natural):
-        row = studies.experiment(name, CONF)
+        row = studies.experiment(name)
         provenance, source = row.settings["provenance"], row.settings["provenance"].get("source")
         about = f"{row.choices.get('model', '?')} on {row.choices.get('task', '?')}"
         about += f"; {source}" if source else ""
-        of = conf_files.folder_mark(studies.file_of(studies.row_of(name, CONF)[0], CONF), CONF)
+        of = conf_files.folder_mark(studies.file_of(studies.row_of(name)[0]))
         listed.append(Entry(name, about, ", ".join(filter(None, (provenance.get("kind"), of)))))
     return listed
 
@@ -84,8 +83,8 @@ def searches(named: str | None = None) -> list[Entry]:
     from physml.records.searches import state_text
 
     if named and conf_files.is_path(named):
-        return [Entry(named, state_text(studies.search_named(named, CONF)[0]))]
-    ids = {experiment: ident for ident, experiment in studies.searches(CONF).items()}
+        return [Entry(named, state_text(studies.search_named(named)[0]))]
+    ids = {experiment: ident for ident, experiment in studies.searches().items()}
     return [Entry(name, state_text(ids[name])) for name in sorted(ids, key=natural)]
 
 
@@ -120,9 +119,11 @@ def entries(kind: str, named: str | None = None, *, settings: bool = False) -> l
 
 def _configs(group: str) -> list[tuple[Path, dict[str, Any]]]:
     """Path and content of every file of a group; `_comment` is its first line, `_folder` one's own folder."""
-    files = conf_files.files(group, CONF)
+    files = conf_files.files(group)
     if not files:
-        raise ConfigError(f"there are no configs in {CONF / group}: physml is not whole. Install it again.")
+        raise ConfigError(
+            f"there are no configs in {conf_files.CONF / group}: physml is not whole. Install it again."
+        )
     return [(files[name], _read(files[name])) for name in sorted(files, key=natural)]
 
 
@@ -131,7 +132,7 @@ def _read(path: Path) -> dict[str, Any]:
     first = path.read_text(encoding="utf-8").partition("\n")[0]
     comment = first.removeprefix("#").strip() if first.startswith("#") else ""
     comment = "" if comment.startswith("@package") else comment
-    return content | {"_comment": comment, "_folder": conf_files.folder_mark(path, CONF)}
+    return content | {"_comment": comment, "_folder": conf_files.folder_mark(path)}
 
 
 def _all_built(group: str) -> list[Entry]:
@@ -164,7 +165,7 @@ def _published(group: str) -> list[Entry]:
 
 def settings_lines(name: str) -> tuple[str, ...]:
     """One line for each group that an experiment changes: `model: n_layers 6, p 1.53`."""
-    settings = studies.experiment(name, CONF).settings.items()
+    settings = studies.experiment(name).settings.items()
     return tuple(f"{group}: {_short(value)}" for group, value in settings if group != "provenance")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from physml.base import files, opened
 from physml.base.errors import DataError
-from physml.base.paths import CONF, results_root, results_roots
+from physml.base.paths import results_root, results_roots
 from physml.config import conf_files, studies
 from physml.config.identity import class_source
 from physml.data.locate import blocked
@@ -39,7 +39,7 @@ def settings(task: str) -> dict[str, dict[str, Any]]:
 @cache
 def _of_experiments() -> list[tuple[str | None, dict[str, Any]]]:
     """The task of every experiment, and the settings of the task that it changes."""
-    rows = [studies.experiment(name, CONF) for name in studies.names(CONF)]
+    rows = [studies.experiment(name) for name in studies.names()]
     return [(row.choices.get("task"), row.settings.get("task") or {}) for row in rows]
 
 
@@ -107,7 +107,7 @@ def _plain(task: str) -> dict[str, Any]:
 
 
 def _content(task: str) -> dict[str, Any]:
-    return conf_files.content(conf_files.find("task", task, CONF) or CONF / "task" / f"{task}.yaml")
+    return conf_files.content(conf_files.find("task", task) or conf_files.CONF / "task" / f"{task}.yaml")
 
 
 def _read(task: str) -> tuple[dict[str, Any], set[int], list[str]] | None:

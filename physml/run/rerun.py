@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from physml.base.errors import ConfigError, RecordError
-from physml.base.paths import CONF, display_path, expanded
+from physml.base.paths import display_path, expanded
 from physml.config import conf_files, studies
 from physml.config.compose import Composed, compose
 from physml.config.identity import identity, payload
@@ -120,7 +120,7 @@ def _datasets(recorded: Record) -> tuple[str, ...]:
     if studies.is_name(recorded["experiment"]):
         return compose([f"experiment={recorded['experiment']}"]).datasets
     task = (recorded.get("choices") or {}).get("task")
-    path = conf_files.find("task", task, CONF) if task else None
+    path = conf_files.find("task", task) if task else None
     return tuple(conf_files.content(path).get("datasets") or ()) if path else ()
 
 

@@ -12,7 +12,7 @@ import yaml
 from physml.base import files
 from physml.base.errors import ConfigError, suggest
 from physml.base.lock import held
-from physml.base.paths import CONF, INSTALLED, display_path, work_root
+from physml.base.paths import INSTALLED, display_path, work_root
 from physml.config import conf_files, studies
 from physml.config.compose import Composed, compose
 from physml.config.load import read_yaml
@@ -49,8 +49,8 @@ class SearchSpec(Search):
         Studies of one task config and data set share the seeds of equal rows: else recorded searches would be
         others.
         """
-        study, row = studies.row_of(self.experiment, CONF)
-        content = studies.load(study, CONF)
+        study, row = studies.row_of(self.experiment)
+        content = studies.load(study)
         task = [content.rows[row].task or content.task, content.common.get("task", {}).get("name")]
         name = " ".join(map(str, filter(None, [row, *task, str(repeat)])))
         return int(hashlib.sha256(name.encode()).hexdigest()[:8], 16)
@@ -124,10 +124,10 @@ def load_search(name: str) -> SearchSpec:
 
     Errors: ConfigError for an unknown name, with near names, and for a space that cannot be drawn from.
     """
-    ident, experiment = studies.search_named(name, CONF)
-    study, _ = studies.row_of(experiment, CONF)
-    content = vars(studies.search_of(experiment, CONF))
-    content["equal"] = [studies.named(other, study, CONF) for other in content["equal"]]
+    ident, experiment = studies.search_named(name)
+    study, _ = studies.row_of(experiment)
+    content = vars(studies.search_of(experiment))
+    content["equal"] = [studies.named(other, study) for other in content["equal"]]
     spec = SearchSpec(**content, id=ident, experiment=experiment)
     if spec.better not in ("lower", "higher"):
         raise ConfigError(f"search {ident}: better must be lower or higher; got {spec.better!r}.")
@@ -156,11 +156,11 @@ def named(names: list[str], *, missing: bool) -> list[str]:
     for name in names:
         fitting = [name]
         if not conf_files.is_path(name) and set(name) & set("*?["):
-            fitting = fnmatch.filter(studies.searches(CONF).values(), name)
+            fitting = fnmatch.filter(studies.searches().values(), name)
             if not fitting:
                 raise ConfigError(f"no search fits {name}. `physml list searches` shows all.")
         kept += fitting
-    idents = {name: studies.search_named(name, CONF)[0] for name in kept}
+    idents = {name: studies.search_named(name)[0] for name in kept}
     return [name for name, ident in idents.items() if not (missing and is_done(ident))]
 
 
@@ -197,7 +197,7 @@ def check(spec: SearchSpec, *, run: bool = False) -> None:
 
 def in_this_checkout(experiment: str) -> None:
     """ConfigError where its study is part of an installed package, which a search must not change."""
-    if INSTALLED and not studies.is_own(experiment, CONF):
+    if INSTALLED and not studies.is_own(experiment):
         raise ConfigError(
             "a search writes its best settings into conf/, which an installed physml does not change. "
             "Copy the study to a folder of yours and name it: physml search ./study.yaml:ROW."
@@ -276,8 +276,8 @@ def written(value: Any) -> str:
 
 def write_found(spec: SearchSpec, best: Found) -> str:
     """Write the settings found for a row, beside its study; the other rows of the file stay as they are."""
-    study, row = studies.row_of(spec.experiment, CONF)
-    path = studies.searched_file(study, CONF)
+    study, row = studies.row_of(spec.experiment)
+    path = studies.searched_file(study)
     folder = work_root() / "search" / conf_files.shown(study)
     with held(folder, wait_s=60):  # another row's search may end meanwhile
         rows = {name: Found(**old) for name, old in read_yaml(path).items()} if path.exists() else {}

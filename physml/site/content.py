@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from physml.base.errors import PhysmlError
-from physml.base.paths import CONF, ROOT
+from physml.base.paths import ROOT
 from physml.config import conf_files, studies
 from physml.config.compose import compose
 from physml.listing import inventory
@@ -129,8 +129,8 @@ def gather() -> Content:
         figures={entry.name: load_figure(find_figure(entry.name)) for entry in inventory.figures()},
         models=inventory.models(),
         tasks=tasks,
-        searches=studies.searches(CONF),
-        choices={name: studies.experiment(name, CONF).choices for name in sorted(experiments)},
+        searches=studies.searches(),
+        choices={name: studies.experiment(name).choices for name in sorted(experiments)},
         datasets={entry.name: _datasets(entry.name) for entry in tasks if entry.target},
     )
 

@@ -14,6 +14,7 @@ from refusals import refuses
 
 from physml.base.errors import InputError, PhysmlError
 from physml.base.paths import CONF
+from physml.config import conf_files
 from physml.config.compose import compose
 from physml.config.load import read_yaml
 from physml.config.schema import checked
@@ -63,15 +64,18 @@ def changed(content: dict[str, Any], place: tuple[Any, ...], value: Any) -> str:
 @seed(15)
 @BOUNDED
 @given(data=st.data())
-def test_a_value_of_any_kind_is_read_or_refused(name: str, data: st.DataObject, tmp_path: Path) -> None:
+def test_a_value_of_any_kind_is_read_or_refused(
+    name: str, data: st.DataObject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     content = read_yaml(CONF / name)
+    monkeypatch.setattr(conf_files, "CONF", tmp_path)
     place = data.draw(st.sampled_from(places(content)))
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(changed(content, place, data.draw(VALUES)), encoding="utf-8")
     for read in (READERS[name], find_table, find_figure):
         try:
-            read(path) if read is READERS[name] else read("9", conf=tmp_path)
+            read(path) if read is READERS[name] else read("9")
         except InputError as error:
             assert str(error)
 

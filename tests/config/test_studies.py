@@ -15,7 +15,7 @@ from refusals import refuses
 from search_conf import without_studies
 
 from physml.base.errors import ConfigError
-from physml.config import compose, studies
+from physml.config import compose, conf_files, studies
 from physml.config.overrides import with_overrides
 from physml.listing import inventory
 
@@ -36,7 +36,7 @@ STUDY: dict[str, Any] = {
 @pytest.fixture
 def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """conf/ with one study alone."""
-    folder = without_studies(tmp_path, monkeypatch, compose, inventory)
+    folder = without_studies(tmp_path, monkeypatch)
     write(folder, STUDY)
     return folder
 
@@ -171,7 +171,7 @@ def test_a_wrong_searched_file_is_refused_in_one_line(conf: Path, row: str, entr
 def test_a_study_of_another_name_is_refused(conf: Path, name: str) -> None:
     path = write(conf, {"rows": {}}, name)
     with pytest.raises(ConfigError, match=f"{path}: a study is <paper>/<task>"):
-        studies.names(conf)
+        studies.names()
 
 
 @pytest.mark.parametrize("group", compose.GROUPS)
@@ -201,7 +201,7 @@ SETS = [
 @pytest.mark.parametrize("overrides", SETS, ids=" ".join)
 def test_groups_and_overrides_are_composed_as_by_hydra(overrides: tuple[str, ...]) -> None:
     """conf/ stays a config folder of Hydra, but for the rows of studies."""
-    with initialize_config_dir(version_base="1.3", config_dir=str(compose.CONF)):
+    with initialize_config_dir(version_base="1.3", config_dir=str(conf_files.CONF)):
         theirs = hydra_compose("run", overrides=[*overrides], return_hydra_config=True)
     choices = {group: theirs.hydra.runtime.choices.get(group) for group in compose.GROUPS}
     OmegaConf.set_struct(theirs, False)

@@ -1,29 +1,26 @@
 """conf/ of a test of searches: everything but the studies, which the test writes."""
 
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import yaml
 
 from physml.base.paths import CONF
-from physml.config import compose
-from physml.search import spec as search
+from physml.config import conf_files
 
 # Keys of a small search.
 TINY = {"metric": "rmse", "better": "lower", "trials": 2, "seed": 1000, "trial": {"profile": "smoke"}}
 TINY |= {"space": {"optim.lr": {"low": 1.0e-3, "high": 5.0e-2, "log": True}}}
 
 
-def without_studies(root: Path, monkeypatch: pytest.MonkeyPatch, *modules: ModuleType) -> Path:
-    """A folder that these modules, by default the search and compose, take for conf/."""
+def without_studies(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that stands for conf/."""
     folder = root / "conf"
     folder.mkdir()
     for path in CONF.iterdir():
         if path.name != "study":
             (folder / path.name).symlink_to(path)
-    for module in modules or (search, compose):
-        monkeypatch.setattr(module, "CONF", folder)
+    monkeypatch.setattr(conf_files, "CONF", folder)
     return folder
 
 

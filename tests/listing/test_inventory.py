@@ -113,5 +113,5 @@ def test_a_damaged_config_is_named(own_conf: Path, content: bytes | None, says: 
 def own_conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for group in GROUPS.values():
         (tmp_path / group).mkdir()
-    monkeypatch.setattr(inventory, "CONF", tmp_path)
+    monkeypatch.setattr(conf_files, "CONF", tmp_path)
     return tmp_path

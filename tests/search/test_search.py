@@ -56,12 +56,12 @@ def results(name=ID):
     return json.loads(search_results.results_path(name).read_text())
 
 
-def searched(conf):
-    return yaml.safe_load(searched_file(conf).read_text())
+def searched():
+    return yaml.safe_load(searched_file().read_text())
 
 
-def searched_file(conf):
-    return studies.searched_file("lem/fitzhugh_nagumo", conf)
+def searched_file():
+    return studies.searched_file("lem/fitzhugh_nagumo")
 
 
 class Simulated:
@@ -127,7 +127,7 @@ def test_a_search_in_stages_to_its_end_and_again(conf, tmp_path, forked, capsys)
     best = min((row for row in rows if row["value"] is not None), key=lambda row: row["value"])
     assert result["best"]["trial"] == best["trial"]
     assert result["best"]["value"] == pytest.approx(sum(result["best"]["values"]) / 2)
-    settings = searched(conf)["lstm"]
+    settings = searched()["lstm"]
     assert settings["set"] == best["point"]
     assert (settings["drawn"], settings["trials"], settings["seeds"]) == (4, 4, 2)
     provenance = compose.compose([f"experiment={LSTM}"]).config["provenance"]
@@ -151,10 +151,10 @@ def test_a_search_killed_in_any_stage_ends_with_the_same_winner(after, guided, c
     monkeypatch.setattr(search_space, "NEAR", 0.5)  # every value is on a bound
     widen = {"trials": 4, "times": 1}
     runs, whole = simulate(lambda config: by_rate(config) - 2 * config["optim"]["lr"], widen=widen, **guided)
-    settings, total = searched(conf), len(runs.records)
+    settings, total = searched(), len(runs.records)
     assert len(whole["rounds"]) == 2 and total > 13
     shutil.rmtree(search_results.results_path(ID).parent)
-    searched_file(conf).unlink()
+    searched_file().unlink()
     runs.records.clear()
     runs.most = after
     with pytest.raises(SystemExit):
@@ -163,7 +163,7 @@ def test_a_search_killed_in_any_stage_ends_with_the_same_winner(after, guided, c
     assert search_results.unfinished_path(ID).exists() == (after > 0)
     runs.most = None
     assert carried_out() == 0
-    assert results() == whole and searched(conf) == settings and len(runs.records) == total
+    assert results() == whole and searched() == settings and len(runs.records) == total
 
 
 def test_tpe_draws_where_the_first_stage_was_good(simulate):
@@ -189,7 +189,7 @@ def test_a_stop_leaves_checkpoints_and_the_settings(conf, forked, capsys):
     write(conf)
     assert carried_out(max_hours=1e-9) == 75
     assert "4 of 4 runs lack a result (0 failed). The settings stay" in capsys.readouterr().err
-    assert not searched_file(conf).exists() and not search_results.results_path(ID).exists()
+    assert not searched_file().exists() and not search_results.results_path(ID).exists()
 
 
 def test_a_pruned_trial_never_wins(simulate):
@@ -213,7 +213,7 @@ def test_a_pruned_trial_never_wins(simulate):
 
 def test_splits_decide_together_and_are_named(conf, simulate, capsys):
     _, result = simulate(by_rate, stages=[{"keep": 2, "set": {"trainer.epochs": 1}}, {"splits": [0, 1, 2]}])
-    assert len(result["best"]["values"]) == 3 and searched(conf)["lstm"]["seeds"] == 3
+    assert len(result["best"]["values"]) == 3 and searched()["lstm"]["seeds"] == 3
     assert "The validation data of splits 0, 1, 2 decided" in capsys.readouterr().out
 
 
@@ -294,7 +294,7 @@ def test_extra_trials_are_granted_to_every_search_of_the_group(conf, monkeypatch
     assert carried_out(LSTM) == 0
     counts = {len(results(f"lem-fitzhugh_nagumo-{row}")["trials"]) for row in ("lstm", "gru")}
     assert counts == {8 + 3 * wants} and not search.load_search(LSTM).behind
-    assert searched(conf)["lstm"]["trials"] == searched(conf)["gru"]["trials"]
+    assert searched()["lstm"]["trials"] == searched()["gru"]["trials"]
     out = capsys.readouterr().out
     assert "granted to every search of the group" in out and "equal trials: " in out
 
@@ -328,10 +328,10 @@ def test_runs_of_more_than_a_day_are_asked_for(conf, monkeypatch):
 def test_repeats_have_files_of_their_own_and_show_the_spread(conf, simulate, capsys):
     """The final test scores of their winners decide, and the settings of the row stay."""
     runs, own = simulate(by_rate)
-    settings = searched(conf)
+    settings = searched()
     assert search_results.spread_of_search(ID) is None
     assert carried_out(repeats=3) == 0
-    assert searched(conf) == settings and results() == own and own["final"] is None
+    assert searched() == settings and results() == own and own["final"] is None
     repeats = [results(f"{ID}-repeat{i}") for i in (1, 2, 3)]
     points = [sorted(row["point"]["optim.lr"] for row in result["trials"]) for result in (own, *repeats)]
     assert all(points.count(rates) == 1 for rates in points) and all(len(rates) == 4 for rates in points)
@@ -543,7 +543,7 @@ def test_what_a_search_sets_goes_to_the_final_runs(conf, simulate):
     own = {"set": {"trainer.stop": stop}, "points": [{"optim.lr": 2e-3}]}
     _, result = simulate(lambda config: config["optim"]["lr"], **own)
     assert result["trials"][0]["point"] == {"optim.lr": 2e-3}
-    assert searched(conf)["lstm"]["set"]["trainer.stop"] == stop
+    assert searched()["lstm"]["set"]["trainer.stop"] == stop
     assert compose.compose([f"experiment={LSTM}"]).config["trainer"]["stop"] == stop
     assert result["search"]["set"] == {"trainer.stop": stop}
     for wrong in (0.9, "fast"):
@@ -604,7 +604,7 @@ def test_a_search_of_one_stage_to_its_end_and_again(conf, tmp_path, forked, caps
         assert row["value"] == kept["metrics"]["best"]["valid"]["rmse"] == row["means"][0]
         assert kept["metrics"]["best"]["test"] == kept["metrics"]["last"]["test"] == {}
     best = min(result["trials"], key=lambda row: row["value"])
-    assert study.read_bytes() == before and searched(conf)["lstm"]["set"] == best["point"]
+    assert study.read_bytes() == before and searched()["lstm"]["set"] == best["point"]
     config = compose.compose([f"experiment={LSTM}"]).config
     assert config["optim"]["lr"] == best["point"]["optim.lr"]
     assert config["provenance"]["kind"] == "searched-here"
@@ -679,14 +679,14 @@ def test_a_search_with_a_failed_run_writes_nothing_and_makes_it_next_time(conf, 
 
 def test_other_rows_of_the_searched_file_stay(conf):
     write(conf)
-    path = searched_file(conf)
+    path = searched_file()
     facts = {"drawn": 4, "trials": 4, "seeds": 1}
     gru = {"trial": 2, "search": "results/search/a.json", **facts, "set": {"optim.lr": 0.01}}
     path.write_text(yaml.safe_dump({"gru": gru}))
     spec = search.load_search(LSTM)
     search.write_found(spec, studies.Found(1, "results/search/b.json", {"optim.lr": 0.02}, **facts))
     lstm = {"trial": 1, "search": "results/search/b.json", **facts, "set": {"optim.lr": 0.02}}
-    assert searched(conf) == {"gru": gru, "lstm": lstm}
+    assert searched() == {"gru": gru, "lstm": lstm}
     assert path.read_text().startswith(f"{search.WRITTEN}\n\ngru: {{trial: 2, ")
 
 

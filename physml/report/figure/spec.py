@@ -17,7 +17,6 @@ from typing import Any, Literal
 
 from physml.base.check import count
 from physml.base.errors import ConfigError
-from physml.base.paths import CONF
 from physml.config import conf_files
 from physml.config.load import load, refuse_unknown
 from physml.report.table import spec as table_spec
@@ -282,10 +281,10 @@ def figure_ids() -> list[str]:
     return sorted(conf_files.files("figure"), key=natural)
 
 
-def find_figure(name: str, paper: str = "lem", conf: Path = CONF) -> Path:
+def find_figure(name: str, paper: str = "lem") -> Path:
     """The config of the figure a person means by `./mine.yaml`, `lem-fig-1`, `fig-1`, `1` or `fig-5.1`."""
     path = conf_files.is_path(name)
-    return find_file(f"fig-{name}" if name[:1].isdigit() and not path else name, paper, "figure", conf)
+    return find_file(f"fig-{name}" if name[:1].isdigit() and not path else name, paper, "figure")
 
 
 def experiments_of(spec: FigureSpec) -> list[str]:

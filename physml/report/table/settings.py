@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from physml.base.errors import ConfigError, suggest
-from physml.base.paths import CONF
 from physml.config import conf_files, studies
 from physml.config.load import content_of, load
 from physml.records.searches import recorded
@@ -133,61 +132,52 @@ def load_settings(path: Path | str) -> SettingsSpec:
     return conf_files.placed(load(SettingsSpec, path, ignore=("kind",), id=path.stem), path.parent)
 
 
-def collect_settings(spec: SettingsSpec, conf: Path = CONF) -> SettingsTable:
+def collect_settings(spec: SettingsSpec) -> SettingsTable:
     """Each cell with our setting and how it stands to the printed one.
 
     Errors: ConfigError where a named experiment, search or key is not there.
     """
-    files = Files(conf)
-    spaces = files.spaces(spec.searches)
-    cells = (_result(spec, row, column, files, spaces) for row in spec.rows for column in spec.columns)
+    spaces = _spaces(spec.searches)
+    cells = (_result(spec, row, column, spaces) for row in spec.rows for column in spec.columns)
     return SettingsTable(spec, tuple(cells))
 
 
 # --- what conf/ says
 
 
-@dataclass(frozen=True)
-class Files:
-    """The experiments, searches and config files of a folder like conf/."""
+def setting_of(experiment: str, key: str) -> Any:
+    """An experiment's setting: its own, else that of the file that is chosen for the group."""
+    contents = studies.experiment(experiment)
+    group, *inner = key.split(".")
+    value = _at(contents.settings, [group, *inner])
+    if value is _ABSENT and (chosen := contents.choices.get(group) or _default(group)):
+        file = conf_files.find(group, chosen) or conf_files.CONF / group / f"{chosen}.yaml"
+        value = _at(content_of(file), inner)
+    if value is _ABSENT:
+        raise ConfigError(f"experiment {experiment} has no setting {key}.")
+    if isinstance(value, str) and "${" in value:
+        raise ConfigError(f"experiment {experiment}: {key} is {value}; a table reads plain values only.")
+    return value
 
-    conf: Path = CONF
 
-    def setting(self, experiment: str, key: str) -> Any:
-        """An experiment's setting: its own, else that of the file that is chosen for the group."""
-        contents = studies.experiment(experiment, self.conf)
-        group, *inner = key.split(".")
-        value = _at(contents.settings, [group, *inner])
-        if value is _ABSENT and (chosen := contents.choices.get(group) or self._default(group)):
-            file = conf_files.find(group, chosen, self.conf) or self.conf / group / f"{chosen}.yaml"
-            value = _at(content_of(file), inner)
-        if value is _ABSENT:
-            raise ConfigError(f"experiment {experiment} has no setting {key}.")
-        if isinstance(value, str) and "${" in value:
-            raise ConfigError(f"experiment {experiment}: {key} is {value}; a table reads plain values only.")
-        return value
+def _default(group: str) -> str | None:
+    """The file that every run takes for a group."""
+    defaults = content_of(conf_files.CONF / "run.yaml").get("defaults") or []
+    return next((d[group] for d in defaults if isinstance(d, dict) and group in d), None)
 
-    def provenance(self, experiment: str) -> str | None:
-        kind = studies.experiment(experiment, self.conf).settings["provenance"].get("kind")
-        return None if kind is None else str(kind)
 
-    def _default(self, group: str) -> str | None:
-        """The file that every run takes for a group."""
-        defaults = content_of(self.conf / "run.yaml").get("defaults") or []
-        return next((d[group] for d in defaults if isinstance(d, dict) and group in d), None)
-
-    def spaces(self, patterns: Iterable[str]) -> Spaces:
-        """The spaces of the searches that are meant by names and patterns: of those on which runs rest, that
-        were made, as they drew from it; where none was, of those that are declared.
-        """
-        ids = studies.searches(self.conf) if patterns else {}
-        names: dict[str, None] = {}
-        for pattern in patterns:
-            if not (matching := fnmatch.filter(sorted(ids), pattern)):
-                raise ConfigError(f"there is no search {pattern}. {suggest(pattern, ids)}")
-            names |= dict.fromkeys(matching)
-        drawn = {name: results["search"]["space"] for name in names if (results := recorded(name))}
-        return drawn or {name: studies.search_of(ids[name], self.conf).space for name in names}
+def _spaces(patterns: Iterable[str]) -> Spaces:
+    """The spaces of the searches that are meant by names and patterns: of those on which runs rest, that were
+    made, as they drew from it; where none was, of those that are declared.
+    """
+    ids = studies.searches() if patterns else {}
+    names: dict[str, None] = {}
+    for pattern in patterns:
+        if not (matching := fnmatch.filter(sorted(ids), pattern)):
+            raise ConfigError(f"there is no search {pattern}. {suggest(pattern, ids)}")
+        names |= dict.fromkeys(matching)
+    drawn = {name: results["search"]["space"] for name in names if (results := recorded(name))}
+    return drawn or {name: studies.search_of(ids[name]).space for name in names}
 
 
 _ABSENT = object()
@@ -208,30 +198,27 @@ def _at(node: Any, path: list[str]) -> Any:
 # --- one cell
 
 
-def _result(
-    spec: SettingsSpec, row: SettingRow, column: SettingColumn, files: Files, spaces: Spaces
-) -> SettingResult:
+def _result(spec: SettingsSpec, row: SettingRow, column: SettingColumn, spaces: Spaces) -> SettingResult:
     cell = spec.cell(row, column)
     if column.reads in ("range", "distribution"):
         ours, where = _of_searches(spaces, column, cell.setting or "")
         none = State("not searched", cell.differs) if spec.searches else State("no search")
         kind = None
     else:
-        ours, where, kind = _of_experiment(column, cell, files)
+        ours, where, kind = _of_experiment(column, cell)
         none = State("no experiment")
     state = none if ours is None else _state(cell, ours, kind)
     return SettingResult(row.label, column, cell.printed, cell.code, ours, where, state)
 
 
-def _of_experiment(
-    column: SettingColumn, cell: SettingCell, files: Files
-) -> tuple[str | None, str | None, str | None]:
+def _of_experiment(column: SettingColumn, cell: SettingCell) -> tuple[str | None, str | None, str | None]:
     """Our setting, where it was read, and where the experiment's settings come from."""
     if cell.experiment is None or cell.setting is None:
         return None, None, None
-    value = files.setting(cell.experiment, cell.setting)
+    value = setting_of(cell.experiment, cell.setting)
     ours = value_text(_use(value) if column.reads == "use" else value)
-    return ours, f"{conf_files.shown(cell.experiment)}: {cell.setting}", files.provenance(cell.experiment)
+    kind = studies.experiment(cell.experiment).settings["provenance"]["kind"]
+    return ours, f"{conf_files.shown(cell.experiment)}: {cell.setting}", kind
 
 
 def _of_searches(spaces: Spaces, column: SettingColumn, setting: str) -> tuple[str | None, str | None]:

@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 from physml.base.check import non_negative, positive
 from physml.base.errors import ConfigError, suggest
-from physml.base.paths import CONF
 from physml.config import conf_files
 from physml.config.load import coerce, content_of, load, refuse_unknown
 from physml.report.stats.across import FEWEST_COLUMNS
@@ -320,9 +319,9 @@ def kind_of(path: Path) -> Kind:
     return kind
 
 
-def table_ids(kind: Kind | None = None, conf: Path = CONF) -> list[str]:
+def table_ids(kind: Kind | None = None) -> list[str]:
     """The ids of all tables, or of those of one kind; numbers in their order: lem-4 before lem-10."""
-    paths = conf_files.files("table", conf)
+    paths = conf_files.files("table")
     return sorted((i for i, path in paths.items() if kind is None or kind_of(path) == kind), key=natural)
 
 
@@ -333,13 +332,13 @@ def natural(name: str) -> list[tuple[int, int, str]]:
     ]
 
 
-def find_file(name: str, paper: str, what: Literal["table", "figure"], conf: Path = CONF) -> Path:
+def find_file(name: str, paper: str, what: Literal["table", "figure"]) -> Path:
     """The config a person means: `./mine.yaml`, `lem-4`, `4` with the paper's name, or an alias as 5.4."""
     if conf_files.is_path(name):
-        return conf_files.at_path(what, name, conf)
-    if path := conf_files.find(what, name, conf):
+        return conf_files.at_path(what, name)
+    if path := conf_files.find(what, name):
         return path
-    known = conf_files.files(what, conf)
+    known = conf_files.files(what)
     aliases: dict[str, str] = {}
     for ident, path in known.items():
         for alias in coerce(content_of(path).get("aliases", []), tuple[str, ...], f"{path.name}: aliases"):
@@ -362,9 +361,9 @@ def find_file(name: str, paper: str, what: Literal["table", "figure"], conf: Pat
     raise ConfigError(f"there is no {what} {name!r}. {conf_files.other_kind(bare) or hint}")
 
 
-def find_table(name: str, paper: str = "lem", conf: Path = CONF) -> Path:
+def find_table(name: str, paper: str = "lem") -> Path:
     """The config of the table a person means by `./mine.yaml`, `4`, `lem-4`, `thesis-5.4` or `5.4`."""
-    return find_file(name, paper, "table", conf)
+    return find_file(name, paper, "table")
 
 
 def experiments_of(spec: TableSpec) -> list[str]:

@@ -19,7 +19,7 @@ from refusals import refuses
 
 from physml.base.errors import ConfigError
 from physml.base.paths import CONF
-from physml.config import studies
+from physml.config import conf_files, studies
 from physml.config.load import read_yaml, structure
 from physml.records.costs import Rest
 from physml.records.searches import SearchSpread
@@ -521,7 +521,9 @@ def test_every_table_of_conf_loads_and_renders(ident: str) -> None:
     assert table_spec.finding is None or table_spec.finding.outcomes or nothing
 
 
-def test_a_table_is_found_by_its_names_each_unique_and_an_unknown_one_gets_near_ones(tmp_path: Path) -> None:
+def test_a_table_is_found_by_its_names_each_unique_and_an_unknown_one_gets_near_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     contents = [read_yaml(CONF / "table" / f"{ident}.yaml") for ident in tables.table_ids()]
     aliases = [alias for content in contents for alias in content.get("aliases", [])]
     assert len(aliases) == len(set(aliases)) and not set(aliases) & set(tables.table_ids())
@@ -534,7 +536,8 @@ def test_a_table_is_found_by_its_names_each_unique_and_an_unknown_one_gets_near_
     (tmp_path / "table").mkdir()
     for name in ("lem-10", "lem-4", "cornn-2"):
         (tmp_path / "table" / f"{name}.yaml").touch()
-    assert tables.table_ids(conf=tmp_path) == ["cornn-2", "lem-4", "lem-10"]
+    monkeypatch.setattr(conf_files, "CONF", tmp_path)
+    assert tables.table_ids() == ["cornn-2", "lem-4", "lem-10"]
 
 
 def test_seeds_and_rows_from_the_command_line() -> None:

@@ -17,11 +17,11 @@ from refusals import refuses
 from physml.base.errors import ConfigError
 from physml.base.paths import CONF, ROOT
 from physml.cli import main
-from physml.config import studies
+from physml.config import conf_files, studies
 from physml.config.compose import compose
 from physml.config.load import structure
 from physml.report.table import settings
-from physml.report.table.settings import Files, collect_settings, compare, load_settings
+from physml.report.table.settings import collect_settings, compare, load_settings, setting_of
 from physml.report.table.settings_text import document
 from physml.report.table.spec import find_table, load_table, table_ids
 from physml.report.text.document import FORMS, comma_separated
@@ -55,11 +55,12 @@ FILES: dict[str, Any] = {
 
 
 @pytest.fixture
-def conf(tmp_path: Path) -> Path:
+def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, content in FILES.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(yaml.safe_dump(content))
+    monkeypatch.setattr(conf_files, "CONF", tmp_path)
     return tmp_path
 
 
@@ -69,9 +70,9 @@ def spec(rows: list[dict[str, Any]], columns: list[dict[str, Any]], **more: Any)
     return structure(settings.SettingsSpec, values, "t-1.yaml")
 
 
-def one(conf: Path, cell: dict[str, Any], *, searches: tuple[str, ...] = (), **column: Any) -> Any:
+def one(cell: dict[str, Any], *, searches: tuple[str, ...] = (), **column: Any) -> Any:
     table_spec = spec([{"cells": {"x": cell}}], [{"key": "x", **column}], searches=searches)
-    (result,) = collect_settings(table_spec, conf).cells
+    (result,) = collect_settings(table_spec).cells
     return result
 
 
@@ -98,19 +99,19 @@ def test_ours_is_compared_with_the_printed_setting_and_a_number_said_so_that_it_
 @pytest.mark.parametrize("ident", IDS)
 def test_what_is_read_is_what_runs_and_what_the_official_code_has_runs_as_official(ident: str) -> None:
     """The plain reading of files against the composed config."""
-    table, files = load_settings(CONF / "table" / f"{ident}.yaml"), Files()
+    table = load_settings(CONF / "table" / f"{ident}.yaml")
     for row, column in itertools.product(table.rows, table.columns):
         cell = table.cell(row, column)
         official, setting = f"{cell.experiment}-official", cell.setting or ""
         if cell.code and cell.printed and studies.is_name(official):
-            ours = settings.value_text(files.setting(official, setting))
+            ours = settings.value_text(setting_of(official, setting))
             assert compare(cell.code, ours) == "same", (row.label, column.key)
         if cell.experiment is None or column.reads in ("range", "distribution"):
             continue
         value: Any = compose([f"experiment={cell.experiment}"]).config
         for part in setting.split("."):
             value = value[int(part)] if isinstance(value, list) else value[part]
-        read = files.setting(cell.experiment, setting)
+        read = setting_of(cell.experiment, setting)
         assert isinstance(read, dict) if isinstance(value, dict) else read == value
 
 
@@ -125,11 +126,11 @@ def test_what_is_read_is_what_runs_and_what_the_official_code_has_runs_as_offici
     ],
 )
 def test_what_cannot_be_read_is_told(conf: Path, experiment: str, key: str, says: str) -> None:
-    refuses(ConfigError, says, Files(conf).setting, experiment, key)
+    refuses(ConfigError, says, setting_of, experiment, key)
 
 
 def test_a_setting_is_that_of_the_experiment_else_of_what_it_starts_from_or_chooses(conf: Path) -> None:
-    files, expected = Files(conf), {
+    expected = {
         ("p/t-printed", "model.dt"): 0.5,
         ("p/t-searched", "model.dt"): 1.0,  # from the chosen model
         ("p/t-searched", "model.gate"): None,
@@ -137,8 +138,8 @@ def test_a_setting_is_that_of_the_experiment_else_of_what_it_starts_from_or_choo
         ("p/t-based", "optim.lr"): 3e-3,
         ("p/t-based", "model.dt"): 0.5,  # of the experiment that it starts from
     }  # fmt: skip
-    assert {at: files.setting(*at) for at in expected} == expected
-    assert files.provenance("p/t-based") == "paper"
+    assert {at: setting_of(*at) for at in expected} == expected
+    assert studies.experiment("p/t-based").settings["provenance"]["kind"] == "paper"
 
 
 PRINTED, SEARCHED = {"experiment": "p/t-printed"}, {"experiment": "p/t-searched"}
@@ -167,7 +168,7 @@ DT, GATED = {"setting": "model.dt"}, {"setting": "model.gate", "reads": "use"}
     ],
 )
 def test_every_state(conf: Path, cell: Any, column: Any, ours: str | None, state: str) -> None:
-    result = one(conf, cell, **column)
+    result = one(cell, **column)
     assert (result.ours, str(result.state)) == (ours, state)
     assert (result.where is None) == (ours is None)
 
@@ -187,7 +188,7 @@ def test_every_state(conf: Path, cell: Any, column: Any, ours: str | None, state
     ],
 )
 def test_ranges_are_those_of_our_searches(conf: Path, searches, setting: str, reads: str, ours: str) -> None:
-    result = one(conf, {"printed": ours}, searches=searches, setting=setting, reads=reads)
+    result = one({"printed": ours}, searches=searches, setting=setting, reads=reads)
     assert (result.ours, str(result.state)) == (ours, "same")
 
 
@@ -202,7 +203,7 @@ def test_ranges_are_those_of_searches_that_were_made(conf: Path, monkeypatch: py
     path.write_text(json.dumps({"search": search, "trials": [trial]}))
 
     def drawn(setting: str) -> Any:
-        return one(conf, {"printed": "{8, 16}"}, searches=("p-t-[ab]",), setting=setting, reads="range")
+        return one({"printed": "{8, 16}"}, searches=("p-t-[ab]",), setting=setting, reads="range")
 
     assert (drawn("net.h").ours, drawn("net.h").state.word) == ("{8, 16}", "same")
     assert (drawn("optim.lr").ours, drawn("optim.lr").state.word) == (None, "not searched")
@@ -210,7 +211,7 @@ def test_ranges_are_those_of_searches_that_were_made(conf: Path, monkeypatch: py
 
 def test_a_setting_that_no_search_draws_is_said(conf: Path) -> None:
     def drawn(*searches: str, **cell: str) -> Any:
-        return one(conf, {"printed": "[1, 5]", **cell}, searches=searches, setting="net.h", reads="range")
+        return one({"printed": "[1, 5]", **cell}, searches=searches, setting="net.h", reads="range")
 
     assert (drawn().state.word, drawn("p-t-c").state.word) == ("no search", "not searched")
     fixed = drawn("p-t-c", differs="fixed")
@@ -277,7 +278,7 @@ def test_no_difference_is_silent_and_every_form_has_every_cell_as_in_results(ide
 
 def test_the_line_of_a_table_counts_what_is_printed(conf: Path) -> None:
     cells = ({**PRINTED, "printed": "0.5"}, {**SEARCHED, "printed": "2"}, {"printed": "2"}, PRINTED)
-    table = collect_settings(spec([{"cells": {"x": cell}} for cell in cells], [{"key": "x", **DT}]), conf)
+    table = collect_settings(spec([{"cells": {"x": cell}} for cell in cells], [{"key": "x", **DT}]))
     assert table.state == "3 settings printed; 1 same, 1 differs, 1 no experiment"
 
 
