@@ -89,7 +89,7 @@ def _records(names: list[str], paper: str) -> "list[Record]":
 
     if not names:
         paths = list(export.run_paths(results_root()))
-        return [{**record.read(path), "path": str(path)} for path in tracked(paths, "reading records")]
+        return [record.read(path) for path in tracked(paths, "reading records")]
     by_path: dict[str, Record] = {}
     for name in names:
         for run in _named(name, paper):
@@ -104,9 +104,9 @@ def _named(name: str, paper: str) -> "list[Record]":
     from physml.report.table.spec import experiments_of, find_table, load_table
     from physml.run.spec import folder_of
 
-    path = Path(name)
+    path = Path(name).absolute()
     if path.is_dir() or (record.exists(path) and not name.endswith(YAML)):
         paths = record.runs_below(path) if path.is_dir() else [path]
-        return [{**record.read(file), "path": str(file.absolute())} for file in paths]
+        return [record.read(file) for file in paths]
     experiments = experiments_of(load_table(find_table(name, paper)))
     return [run for experiment in experiments for run in record.records(folder_of(experiment))]

@@ -62,7 +62,10 @@ class Place:
 
 
 def read(path: Path) -> Record:
-    """One record, joined with its setting. RecordError if it is unreadable, truncated, foreign or newer."""
+    """One record, joined with its setting, with its `path`.
+
+    RecordError if it is unreadable, truncated, foreign or newer.
+    """
     content, pack = _found(path)
     version = content.get("schema") if isinstance(content, dict) else None
     if isinstance(content, dict) and "schema" in content and type(version) is not int:
@@ -74,7 +77,7 @@ def read(path: Path) -> Record:
     record = content if version is None else _joined(path, content, pack)
     if (fault := schema.problem(record)) is not None:
         raise _foreign(path, fault)
-    return cast(Record, record)
+    return cast(Record, {**record, "path": str(path)})
 
 
 def exists(path: Path) -> bool:
@@ -263,7 +266,7 @@ def records(
     noting: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> list[Record]:
     """The records of an experiment in all results roots; the first root wins, but a failure hides no result
-    of a later one. Each gets a `path`.
+    of a later one.
 
     places: pairs of split and seed; None: all. noting: a context in which each is read, so that one that is
     damaged may leave the others.
@@ -276,7 +279,7 @@ def records(
                 continue
             if places is None or _split_and_seed(path) in places:
                 with noting():
-                    new: Record = {**read(path), "path": str(path)}
+                    new = read(path)
                     by_name[path.name] = earlier if earlier and new["status"] == "failed" else new
     return list(by_name.values())
 

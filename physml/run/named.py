@@ -65,7 +65,7 @@ def of_file(name: str) -> Record | None:
     paths = [Path(name)] if name.endswith(".json") else []
     paths += [root / "runs" / at / f"{place}.json" for root in results_roots() for at in ("", ADHOC)]
     existing = [*filter(record.exists, paths)] or (paths[:1] if name.endswith(".json") else [])
-    return {**record.read(existing[0]), "path": str(existing[0])} if existing else None
+    return record.read(existing[0]) if existing else None
 
 
 def _folder(name: str) -> str:

@@ -36,7 +36,7 @@ def existing(spec: RunSpec) -> Record | None:
     for root in results_roots():
         path = root / spec.place.relative
         if record.exists(path):
-            recorded: Record = {**record.read(path), "path": str(path)}
+            recorded = record.read(path)
             if _of_another_config(recorded, spec):
                 raise RunFailed(
                     f"{display_path(path)} has the same identity but another config. "

@@ -57,9 +57,7 @@ def rerun_spec(recorded: Record, plugins: Sequence[str], runtime: Mapping[str, A
 
 def trained_again(spec: RunSpec, report: Reporter) -> Record:
     """The record of the new run, as read from its file. A run that was stopped goes on."""
-    recorded = perform(spec, report, force=True)
-    path = Path(recorded["path"])
-    return {**record.read(path), "path": str(path)}
+    return record.read(Path(perform(spec, report, force=True)["path"]))
 
 
 def seeds_of(recorded: Record) -> list[Record]:

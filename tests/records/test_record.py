@@ -76,12 +76,12 @@ def test_a_changed_digit_is_noticed_and_a_damaged_setting_mended_by_the_next_run
     path.write_text(text.replace('"seed": 3', '"seed": 4'))
     refused(tmp_path, r"seed3.json is damaged: its content has the hash \w{8}, not \w{8}")
     path.write_text(text)
-    assert record.read(path) == made()
+    assert record.read(path) == made(path=str(path))
     record.write(path_of(tmp_path), made())
     setting_of(tmp_path).write_text("{")
     refuses(RecordError, r"setting\.json is damaged", record.read, path_of(tmp_path))
     record.write(path_of(tmp_path, 4), made(seed=4))
-    assert record.read(path_of(tmp_path)) == made()
+    assert record.read(path) == made(path=str(path))
 
 
 def test_runs_of_a_setting_share_one_file_and_one_that_differs_in_it_has_its_own(tmp_path: Path) -> None:
@@ -91,7 +91,8 @@ def test_runs_of_a_setting_share_one_file_and_one_that_differs_in_it_has_its_own
         record.write(path_of(tmp_path, seed), runs[seed])
         assert len(list(tmp_path.iterdir())) == files
     assert "config" not in json.loads(path_of(tmp_path).read_text())
-    assert [record.read(path_of(tmp_path, seed)) for seed in range(5)] == runs
+    paths = [path_of(tmp_path, seed) for seed in range(5)]
+    assert [{**record.read(path), "path": None} for path in paths] == [run | {"path": None} for run in runs]
 
 
 def test_a_file_that_is_not_there_is_named_and_not_a_number_becomes_null(tmp_path: Path) -> None:
