@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, cast
 
 from physml.base.errors import InputError, suggest
 
@@ -48,6 +48,11 @@ def non_negative(name: str, value: float) -> None:
 def _number(name: str, value: object) -> None:
     if not hasattr(value, "__float__"):
         raise InputError(f"{name} must be a number; got {value!r}.")
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """True for an int or a float; true and false, which Python counts as ints, are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def within(name: str, value: float, low: float, high: float) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 import yaml
 
 from physml.base import opened
+from physml.base.check import is_number
 from physml.base.errors import ConfigError, InputError, suggest
 from physml.base.files import cached_by_file
 
@@ -308,10 +309,9 @@ def _coerce_sequence(value: Sequence[Any], kind: Any, args: tuple[Any, ...], whe
 
 def _coerce_simple(value: Any, kind: type, where: str) -> Any:
     """A number, true, false or text. A whole float is a whole number too; true is no number."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
     message = f"{where} must be {WORDS[kind]}; got {value!r}."
     if kind is float or kind is int:
-        if not is_number:
+        if not is_number(value):
             raise ConfigError(message + _hint(value))
         if not abs(value) < LARGEST[kind]:
             raise ConfigError(f"{where} must be finite and below {LARGEST[kind]:g}; got {str(value)[:40]}.")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from physml.base import files, opened
+from physml.base.check import is_number
 from physml.base.errors import RecordError
 from physml.base.paths import display_path, results_roots
 from physml.records import shipped
@@ -182,8 +183,7 @@ def number(value: Any) -> float | None:
         >>> number(2.5), number(-1), number("9"), number(float("nan")), number(10**400)
         (2.5, None, None, None, None)
     """
-    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST
-    return value if known else None
+    return value if is_number(value) and 0 <= value <= MOST else None
 
 
 def named(line: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
 
 from physml.base import opened
+from physml.base.check import is_number
 from physml.base.errors import RecordError
 from physml.base.paths import display_path, results_root, results_roots
 from physml.base.text import digits, shown
@@ -180,7 +181,7 @@ def _mismatch(content: Content) -> str | None:
     for row, space in zip(rows, spaces, strict=True):
         for key, values in space.items():
             point = row["point"].get(key)
-            if isinstance(values, dict) and (isinstance(point, bool) or not isinstance(point, int | float)):
+            if isinstance(values, dict) and not is_number(point):
                 return f"trial {row['trial']} has {point!r} for {key}, a range"
     return None
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from physml.base import opened
+from physml.base.check import is_number
 from physml.base.text import digits
 
 NAME = "progress.json"
@@ -47,9 +48,7 @@ class Live:
         numbers: dict[str, Any] = {
             key: value
             for key, most in MOST.items()
-            if isinstance(value := news.get(key), int | float)
-            and not isinstance(value, bool)
-            and abs(value) < most
+            if is_number(value := news.get(key)) and abs(value) < most
         }
         words = {key: news[key] for key in ("doing", "host") if isinstance(news.get(key), str)}
         return cls(**numbers, **words)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from physml.base.check import is_number
 from physml.base.errors import needed_by
 from physml.search.space import Range, range_of
 from physml.training.interrupt import deferred
@@ -27,9 +28,7 @@ TRIES = 16  # proposals of TPE beyond the points that are wanted, which may have
 
 def is_category(offered: Any) -> bool:
     """True for a list to choose from that is not all numbers."""
-    return isinstance(offered, list) and not all(
-        isinstance(choice, int | float) and not isinstance(choice, bool) for choice in offered
-    )
+    return isinstance(offered, list) and not all(map(is_number, offered))
 
 
 def combinations(space: Space) -> list[Point]:

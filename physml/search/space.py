@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from physml.base.check import is_number
 from physml.base.errors import InputError
 from physml.config.load import structure
 
@@ -107,7 +108,7 @@ def bounds(space: dict[str, Any], point: dict[str, Any]) -> list[Bound]:
                 on_bound.append(Bound(key, side, value, bound, None if stays else beyond, stays))
             continue
         offered = space[key]
-        numbers = [x for x in offered if isinstance(x, int | float) and not isinstance(x, bool)]
+        numbers = list(filter(is_number, offered))
         if len(numbers) == len(offered) > 2 and value in (min(numbers), max(numbers)):
             side = "low" if value == min(numbers) else "high"
             on_bound.append(Bound(key, side, value, value, None, "it is the end of a list"))

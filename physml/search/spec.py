@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from physml.base import files
+from physml.base.check import is_number
 from physml.base.errors import ConfigError, suggest
 from physml.base.lock import held
 from physml.base.paths import INSTALLED, display_path, work_root
@@ -109,8 +110,7 @@ class SearchSpec(Search):
         if (span := self.range(key)) is None:
             return value in self.space[key]
         low, high = span.hard
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or (span.log and value <= 0):
+        if not is_number(value) or (span.log and value <= 0):
             return False
         return (low is None or low <= value) and (high is None or value <= high)
 
@@ -138,8 +138,7 @@ def load_search(name: str) -> SearchSpec:
             raise ConfigError(f"search {ident}: {key}: an empty list leaves nothing to choose from.")
         span = spec.range(key)
         for at in (point[key] for point in spec.points):
-            number = isinstance(at, int | float) and not isinstance(at, bool)
-            if not (number and span.low <= at <= span.high if span else at in value):
+            if not (is_number(at) and span.low <= at <= span.high if span else at in value):
                 raise ConfigError(f"search {ident}: points: {key} {at} is not in its range.")
     return spec
 

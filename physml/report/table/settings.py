@@ -16,6 +16,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Literal
 
+from physml.base.check import is_number
 from physml.base.errors import ConfigError, suggest
 from physml.config import conf_files, studies
 from physml.config.load import content_of, load
@@ -232,7 +233,7 @@ def _of_searches(spaces: Spaces, column: SettingColumn, setting: str) -> tuple[s
 
 def _drawn(space: Any, reads: Reads) -> str:
     if isinstance(space, list):
-        values = space if all(isinstance(v, int | float) and not isinstance(v, bool) for v in space) else None
+        values = space if all(map(is_number, space)) else None
         named = [value_text(v) for v in values] if values else sorted({_use(v) for v in space}, reverse=True)
         return f"{{{', '.join(named)}}}" if reads == "range" else "disc. uniform"
     if reads == "range":
@@ -253,7 +254,7 @@ def value_text(value: Any) -> str:
     """
     if isinstance(value, list):
         return f"[{', '.join(map(value_text, value))}]"
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not is_number(value):
         return "none" if value is None else str(value)
     if value == 0 or 0.01 <= abs(value) < 1e5 or not math.isfinite(value):
         return f"{value:.6g}"

@@ -7,6 +7,7 @@ import re
 import time
 from typing import Any, ClassVar
 
+from physml.base.check import is_number
 from physml.base.errors import to_install
 from physml.base.paths import work_root
 from physml.base.text import shown
@@ -117,7 +118,7 @@ class MlflowTracker(GuardedTracker):
         from mlflow.entities import Metric
 
         now = int(1000 * time.time())
-        numbers = {key: value for key, value in values.items() if _is_number(value)}
+        numbers = {key: value for key, value in values.items() if is_number(value) and math.isfinite(value)}
         self.kept += [Metric(_name(key), float(value), now, step) for key, value in numbers.items()]
 
     def _send(self) -> None:
@@ -158,7 +159,3 @@ def flat(config: dict[str, Any], where: str = "") -> dict[str, Any]:
         else:
             values[f"{where}{key}"] = value
     return values
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
