@@ -1,7 +1,6 @@
 """Shared parts of the estimators: their settings, checks of X, scaling. Axes: n items, T time, D channels."""
 
 from collections.abc import Mapping
-from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -47,17 +46,6 @@ def axes(x: Any) -> int:
 class Arguments:
     """The arguments of every estimator; see `SequenceClassifier`."""
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        """Each class has an `__init__` of its own, so that errors of wrong arguments name that class."""
-        super().__init_subclass__(**options)
-        if "__init__" not in vars(cls):
-            known: Any = cls.__init__
-            own = FunctionType(known.__code__, known.__globals__, "__init__", None, known.__closure__)
-            own.__dict__ |= known.__dict__
-            own.__kwdefaults__, own.__defaults__ = known.__kwdefaults__, known.__defaults__
-            own.__annotations__, own.__qualname__ = known.__annotations__, f"{cls.__qualname__}.__init__"
-            setattr(cls, "__init__", own)  # noqa: B010
-
     def __init__(
         self,
         layer: Layer = "lem",
@@ -81,6 +69,8 @@ class Arguments:
         self.random_state = random_state
         self.verbose = verbose
         super().__init__()
+
+    __init__.__qualname__ = "estimator.__init__"  # what Python's messages on arguments name
 
 
 class Estimator(Arguments, BaseEstimator):

@@ -61,6 +61,8 @@ class WindowArguments(Arguments):
         )
         self.window = window
 
+    __init__.__qualname__ = "forecaster.__init__"
+
 
 class Forecaster(WindowArguments, Estimator):
     r"""The future of one series, step by step: a recurrent layer that learned the next value of each step.

@@ -213,8 +213,8 @@ def test_a_sine_goes_on_and_series_may_have_several_channels_or_be_short() -> No
 
 
 @pytest.mark.parametrize("estimator", [SequenceClassifier, SequenceRegressor, Forecaster])
-def test_an_argument_that_is_none_is_refused_by_the_name_of_the_class(estimator: Any) -> None:
-    refuses(TypeError, rf"{estimator.__name__}\.__init__\(\) got .* 'lr'", estimator, "lem", lr=0.1)
+def test_an_argument_that_is_none_is_refused(estimator: Any) -> None:
+    refuses(TypeError, r"^(estimator|forecaster)\.__init__\(\) got .* 'lr'", estimator, "lem", lr=0.1)
 
 
 def test_sequences_of_unequal_lengths_and_of_four_axes_are_refused() -> None:

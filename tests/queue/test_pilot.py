@@ -148,12 +148,15 @@ def test_a_run_that_is_killed_in_its_last_scores_is_given_up(monkeypatch):
     """Each attempt finds it trained: it comes on once."""
     spec = h.spec_of(h.odd())
 
+    class Killed(BaseException):
+        pass
+
     def killed(trainer, status):
-        raise SystemExit
+        raise Killed
 
     monkeypatch.setattr("physml.run.record.final_scores", killed)
     for count in (0, 1, 2, 3):
-        with pytest.raises(SystemExit):
+        with pytest.raises(Killed):
             h.make(spec)
         assert history.in_vain(spec.work_folder) == count and checkpoint.exists(spec.work_folder)
     assert history.given_up(spec)

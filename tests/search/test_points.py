@@ -131,6 +131,7 @@ def test_tpe_takes_a_seed_of_any_size_and_each_category_has_its_share_of_the_sec
     space = {"init": ["joint", "separate"]}
     assert promoted(space, points, list(range(12)), 4) == [0, 1, 8, 9]
     assert promoted(space, points, [9, *range(8)], 4) == [9, 0, 1, 2], "what one cannot fill another one does"
+    assert promoted(space, points, list(range(12)), 2) == [0, 8]
     assert promoted(space, points, list(range(12)), 1) == [0]
     assert promoted({"a": {}}, points, list(range(12)), 3) == [0, 1, 2]
 
